@@ -218,13 +218,17 @@ def _change(c: ReportChange, style: _Style) -> str:
 
 def _failing(intent: ReportIntent, style: _Style) -> list[str]:
     graded = intent.success.graded
-    missed = f"{intent.failures:,.1f} {'points of score missed' if graded else 'failures expected'}"
+    counted = (
+        present.count(intent.failures, "failure") if intent.recorded else f"{intent.failures:,.1f} failures expected"
+    )
+    missed = f"{intent.failures:,.1f} points of score missed" if graded else counted
     lines = [f"{style.name(intent.intent)}: {missed}, {'mean score' if graded else 'success'} {_rate(intent.success)}"]
     for example in intent.examples:
         against = f"; against: {', '.join(map(style.name, example.against))}" if example.against else ""
         times = f", {example.attempts} attempts" if example.attempts > 1 else ""
-        success = f"{'score' if graded else 'P(success)'} {example.p_success:.2f}"
-        lines.append(f"  {example.episode[:12]}  {style.quoted(example.request)} {success}{times}{against}")
+        ended = present.attempt_outcome(example.p_success if example.recorded else None, example.p_success, known=True)
+        task = f" task {style.name(example.task)}," if example.task else ""
+        lines.append(f"  {example.episode[:12]}  {style.quoted(example.request)}{task} {ended}{times}{against}")
     return lines
 
 

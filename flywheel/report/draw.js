@@ -45,8 +45,9 @@ const draw = (() => {
     if (typeof row.outcome !== "number") return `likely ${percent(value)}`;
     return value >= 0.995 ? "✓ recorded" : value <= 0.005 ? "✗ recorded" : `${value.toFixed(2)} recorded`;
   }
-  const signed = (x) => (x < 0 ? "−" : "+") + Math.abs(x).toFixed(2);
-  const tone = (x) => (x > 0 ? "good" : x < 0 ? "bad" : "");
+  const nothing = (x) => Math.abs(x) < 0.005; // shown as 0.00
+  const signed = (x) => (nothing(x) ? "" : x < 0 ? "−" : "+") + Math.abs(x).toFixed(2);
+  const tone = (x) => (nothing(x) ? "" : x > 0 ? "good" : "bad");
   const fragment = (id) => "#episode-" + encodeURIComponent(clean(id));
 
   function make(tag, className, ...children) {
@@ -177,7 +178,7 @@ const draw = (() => {
   }
 
   function stepView(episode, step, index, knows) {
-    const head = make("h4", "", `Step ${index + 1}`);
+    const head = make("h4", "", `Step ${index}`);
     if (typeof step.credit === "number") head.append(make("span", "credit " + tone(step.credit), `credit ${signed(step.credit)}`));
     const trained = list(step.trained);
     if (trained.length) head.append(make("span", "tag", "trained"));

@@ -95,7 +95,9 @@ class ReportExample(Record):
     episode: str = Field(description="The attempt that most probably failed.")
     request: str = Field(description="The request, shortened.")
     attempts: int
-    p_success: float
+    p_success: float = Field(description="The recorded outcome where there is one, else P(success).")
+    recorded: bool = Field(default=False, description="Whether it is a recorded outcome.")
+    task: str = Field(default="", description="The log's own name of the task; '' where it has none.")
     against: list[str] = Field(description="Signals that voted against it.")
 
 
@@ -104,6 +106,7 @@ class ReportIntent(Record):
 
     intent: str
     failures: float = Field(description="Expected failures: the sum of P(failure).")
+    recorded: bool = Field(default=False, description="Whether every outcome is recorded: failures are a count then.")
     success: ReportRate
     examples: list[ReportExample]
 

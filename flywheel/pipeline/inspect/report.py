@@ -107,7 +107,11 @@ def _episodes(ctx: Context) -> pl.DataFrame:
         .select("episode_id", "task_id", *costs, at=pl.coalesce("ended", "started"))
         .join(success(ctx.store).rename({"success": "p_success"}), on="episode_id", how="left")
         .join(intents(ctx), on="episode_id", how="left")
-        .with_columns(pl.col("intent").fill_null(TALK), pl.col("known").fill_null(value=False))
+        .with_columns(
+            pl.col("intent").fill_null(TALK),
+            pl.col("known").fill_null(value=False),
+            recorded=pl.col("basis").is_in(["audit", "verifier"]).fill_null(value=False),
+        )
         .sort("episode_id")
         .collect()
     )
@@ -185,7 +189,13 @@ def _failing(ctx: Context, now: pl.DataFrame) -> list[ReportIntent]:
     for name, failures in ranked.filter(pl.col("failures") > 0).head(_MOST_INTENTS).iter_rows():
         rows = known.filter(pl.col("intent") == name)
         failing.append(
-            ReportIntent(intent=name, failures=failures, success=_rate(rows), examples=list(_examples(ctx, rows)))
+            ReportIntent(
+                intent=name,
+                failures=failures,
+                success=_rate(rows),
+                examples=list(_examples(ctx, rows)),
+                recorded=bool(rows["recorded"].all()),
+            )
         )
     return failing
 
@@ -194,20 +204,30 @@ def _examples(ctx: Context, rows: pl.DataFrame) -> Iterator[ReportExample]:
     tasks = (
         rows.sort("p_success", "episode_id")
         .group_by("task_id", maintain_order=True)
-        .agg(pl.col("episode_id").first(), pl.col("p_success").first(), failures=pl.col("failure").sum(), n=pl.len())
+        .agg(pl.col("episode_id", "p_success", "recorded").first(), failures=pl.col("failure").sum(), n=pl.len())
         .filter(pl.col("p_success") < 0.5)  # noqa: PLR2004 - more likely failed than not
         .sort("failures", "task_id", descending=[True, False])
         .head(_MOST_EXAMPLES)
     )
-    asked = requests(ctx, tasks["episode_id"].to_list())
+    asked, names = requests(ctx, tasks["episode_id"].to_list()), _task_names(ctx, tasks["episode_id"].to_list())
     for row in tasks.iter_rows(named=True):
         yield ReportExample(
             episode=row["episode_id"],
             request=asked.get(row["episode_id"], ""),
             attempts=row["n"],
             p_success=row["p_success"],
+            recorded=row["recorded"],
+            task=names.get(row["episode_id"], ""),
             against=_against(ctx, row["episode_id"]),
         )
+
+
+def _task_names(ctx: Context, episodes: Sequence[str]) -> dict[str, str]:
+    """Return the log's own name of the task of each of these episodes that has one."""
+    among = read_table(ctx.store, "episodes").filter(pl.col("episode_id").is_in(list(episodes)))
+    named = read_table(ctx.store, "events").filter(pl.col("task_key").is_not_null())
+    rows = among.join(named.group_by("conversation_id").agg(pl.col("task_key").min()), on="conversation_id")
+    return dict(rows.select("episode_id", "task_key").collect().iter_rows())
 
 
 def _against(ctx: Context, episode: str) -> list[str]:

@@ -89,6 +89,28 @@ def test_failing_intents_come_with_examples_and_add_up(project: Project) -> None
     assert all("outcome" in example.against for example in cancel.examples)
 
 
+def test_recorded_failures_are_counted_and_tasks_have_the_names_of_the_log(tmp_path: Path) -> None:
+    events = [
+        event | {"task_key": f"shop/{number}"}
+        for number in range(4)
+        for event in _episode(number, "refund", day=0, good=number > 1, request=f"Refund order {number}")
+    ]
+    (tmp_path / "logs.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    project = Project(tmp_path)
+    project.ingest([tmp_path / "logs.jsonl"])
+    project.build()
+
+    (intent,) = project.report().failing
+    assert (intent.recorded, intent.failures) == (True, 2.0)
+    assert {(e.task, e.recorded, e.p_success) for e in intent.examples} == {
+        ("shop/0", True, 0.0), ("shop/1", True, 0.0),
+    }  # fmt: skip
+    shown = flywheel(tmp_path, "report").stdout
+    assert "refund: 2 failures, success 50.0%" in shown
+    assert "“Refund order 0” task shop/0, failed, recorded" in shown
+    assert "P(success)" not in shown
+
+
 def test_the_cost_is_what_the_logs_say(project: Project) -> None:
     found = project.report("7d")
 
