@@ -271,7 +271,7 @@ class Holdout:
     returns: pl.DataFrame
     pairs: pl.DataFrame
     project_dir: Path
-    known: frozenset[str] = frozenset()  # tasks that others were looked at on; where cases are capped, these go last
+    known: frozenset[str] = frozenset()  # tasks, and cases of an evaluator's own, that were looked at; capped: last
     scenarios: pl.DataFrame | None = None  # held-out turns of the replay environment, the results that it knows,
     fixtures: pl.DataFrame | None = None
     replay: ReplayConfig | None = None  # and its settings

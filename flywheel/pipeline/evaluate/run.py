@@ -213,6 +213,8 @@ def _look(
     closed = {task for look in lost for task in look.tasks}  # a case must not count twice
     due = {task for task, sha256 in rows.items() if seen.get(task) != sha256} - closed
     known = frozenset(task for task in due if units[task] in candidate.known)
+    own = candidate.known.union(s.task_id for s in scores["candidate"].get(suites[0].name, ())) - set(units.values())
+    known |= own - set(rows)  # a suite's own cases that a candidate, or this one at an earlier look, had
     scorer.offer(replace(of_tasks(holdout, due), known=known))
     fresh = {
         name: _described(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -122,6 +123,56 @@ def test_a_suite_of_its_own_cases_is_not_scored_again_because_logs_have_come(
     path.write_text(path.read_text().replace("Say 30.", "Say 31."))
     project.evaluate(1, suites=["cases"])
     assert len({p.name for p in scores.iterdir()} - before) == 3  # both sides and the other baseline
+
+
+CAPPED = """
+from flywheel.extensions import CaseScore
+
+def judge(policy, holdout, cfg):
+    cases = sorted((f"case {n}" for n in range(6)), key=lambda case: case in holdout.known)
+    return [CaseScore(case, case, "always", 1.0, primary=True) for case in cases[: cfg.max_cases]]
+
+other = judge
+"""
+WORDS = (
+    "amber basket candle dinner engine fabric garden hammer island jacket kettle ladder magnet needle orange paper "
+    "quartz ribbon saddle tunnel umbrella velvet window yellow zipper anchor bridge copper dragon elbow feather guitar"
+)
+
+
+def test_a_suites_own_cases_that_an_earlier_candidate_had_come_last(trained: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(trained, folder)
+    (folder / "capped.py").write_text(CAPPED)
+    config = Project(folder).config
+    suites = config.eval.model_copy(update={"max_cases": 3})
+    project = Project(folder, config=config.model_copy(update={"eval": suites}))
+    for more in ([], ["capped:other"]):  # other suites are another protocol, and so another candidate
+        project.evaluate(1, suites=["capped:judge", *more])
+    assert own_cases_of_looks(project) == [{"case 0", "case 1", "case 2"}, {"case 3", "case 4", "case 5"}]
+
+
+def test_a_later_look_has_other_cases_of_a_suites_own(trained: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(trained, folder)
+    (folder / "capped.py").write_text(CAPPED)
+    config = Project(folder).config
+    suites = config.eval.model_copy(update={"max_cases": 4})
+    project = Project(folder, config=config.model_copy(update={"eval": suites}))
+    project.evaluate(1, suites=["capped:judge"])
+    chance = random.Random(0)  # noqa: S311 - reproducible
+    asked = [" ".join(chance.sample(WORDS.split(), 8)) for _ in range(40)]  # a few of them are held out
+    said = [[{"role": "user", "content": text}, {"role": "assistant", "content": "Well."}] for text in asked]
+    (folder / "more.jsonl").write_text("".join(json.dumps({"messages": messages}) + "\n" for messages in said))
+    project.ingest([folder / "more.jsonl"])
+    project.build()
+    project.evaluate(1, suites=["capped:judge"])
+    assert own_cases_of_looks(project) == [{"case 0", "case 1", "case 2", "case 3"}, {"case 4", "case 5"}]
+
+
+def own_cases_of_looks(project: Project) -> list[set[str]]:
+    looks = [entry.units for entry in project.registry.candidates.entries() if entry.event == "look"]
+    return [own for units in looks if (own := {unit for unit in units if unit.startswith("case ")})]
 
 
 def test_a_file_of_cases_is_a_suite_by_its_name(trained: Path, tmp_path: Path) -> None:
