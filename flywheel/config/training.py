@@ -64,6 +64,11 @@ class TrainConfig(Section):
     max_rows: int = Field(
         default=20_000, ge=1, description="Most rows of a round: one of every task before a second of any."
     )
+    on_the_way: bool = Field(
+        default=False,
+        description="Train the demonstrations on the way to a chosen one too, on top of max_rows: its sequence "
+        "computes them anyway.",
+    )
     older_rows: float = Field(
         default=0.3,
         ge=0,

@@ -49,7 +49,7 @@ from flywheel.stages.selection.rows import (
 Row = dict[str, Any]
 
 _ADDED = {"attempted", "golden", "replayed"}  # rows with another action than the table's
-_ADDED_SETTINGS = ("trainer", "max_tokens", "attempts")  # that change nothing where they are not set
+_ADDED_SETTINGS = ("trainer", "max_tokens", "on_the_way", "attempts")  # that change nothing where they are not set
 _INPUT_TABLES = ("episodes", "steps", "returns", "examples", "pairs")
 
 

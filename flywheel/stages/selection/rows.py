@@ -53,8 +53,9 @@ def select_demonstrations(
     table = _various_successes(table, funnel)
     table = with_users(table, "episode_id", users or {})
     table = cap_users(table, key, known_users(table, funnel), cfg, funnel, before)
-    table = take(by_task(table, key, sampling_order(table, key, cfg.seed)), key, cfg, before, funnel)
-    return _rows(table, EXAMPLES, ("weight",), funnel)
+    chosen = take(by_task(table, key, sampling_order(table, key, cfg.seed)), key, cfg, before, funnel)
+    chosen = _with_the_way(chosen, table, key, funnel) if cfg.on_the_way else chosen
+    return _rows(chosen, EXAMPLES, ("weight",), funnel)
 
 
 def select_pairs(  # noqa: PLR0913 - what is known of the rows, by name
@@ -170,6 +171,22 @@ def _various_successes(examples: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
     table = funnel.drop(table, place >= SAME_ACTION_ROWS, "action often shown").drop("_action")
     place = pl.int_range(pl.len()).over("prompt", "tools")
     return funnel.drop(table, place >= SAME_PROMPT_ROWS, "prompt often answered")
+
+
+def _with_the_way(chosen: pl.DataFrame, table: pl.DataFrame, key: str, funnel: Funnel) -> pl.DataFrame:
+    """Return the chosen rows and the new ones on the way to them: trained within their sequences, at no cost.
+
+    A chosen row's prompt holds what its conversation did before. Where that is a demonstration too, the same pass
+    trains it, so leaving it out would only waste it (decision 0048).
+    """
+    ends = chosen.select("episode_id", _end="prompt")
+    others = table.filter(~pl.col(OLDER)).join(chosen, on=key, how="anti")
+    held = pl.col("_end").str.starts_with(pl.col("prompt").str.strip_suffix("]") + ",")
+    on_the_way = others.join(ends, on="episode_id").filter(held)[key]
+    way = others.filter(pl.col(key).is_in(on_the_way.to_list()))
+    funnel.dropped["over train.max_rows"] -= way.height
+    funnel.note("steps on the way to others, trained with them", way.height)
+    return pl.concat([chosen, way.select(chosen.columns)])
 
 
 def _balanced(pairs: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:

@@ -139,6 +139,23 @@ def test_a_cap_draws_demonstrations_over_all_conversations(frames: Make) -> None
     assert len(asked) >= 9, "three whole conversations of six steps would be three"
 
 
+def test_steps_on_the_way_to_a_chosen_one_come_at_no_cost(frames: Make) -> None:
+    told = [[{"user": f"{n}", "call": (f"f{n}", {})}, {"call": (f"g{n}", {})}] for n in range(12)]
+    attempts = [{"id": f"e{n}", "p": 0.95, "task": f"t{n}", "steps": steps} for n, steps in enumerate(told)]
+    rows, counts = run(frames(attempts), "sft", TrainConfig(max_rows=6, on_the_way=True))
+    assert len(run(frames(attempts), "sft", TrainConfig(max_rows=6))[0]) == 6
+    later = {row["task_id"] for row in rows if len(row["prompt"]) > 2}
+    alone = [row for row in rows if row["task_id"] not in later]
+    assert len({row["task_id"] for row in rows}) == 6
+    assert 0 < len(later) < 6
+    assert len(rows) == 2 * len(later) + len(alone)
+    assert counts == {"considered": 24, "kept": len(rows), "over train.max_rows": 24 - len(rows)}
+    for row in rows:
+        if len(row["prompt"]) == 2 and row["task_id"] in later:
+            (end,) = (r["prompt"] for r in rows if r["task_id"] == row["task_id"] and len(r["prompt"]) > 2)
+            assert end[: len(row["prompt"]) + 1] == [*row["prompt"], *row["completion"]]
+
+
 def test_a_weight_is_used_once_in_the_loss_and_not_to_draw_by(frames: Make) -> None:
     attempts = [attempt(f"e{n}", 0.99 if n % 2 else 0.75, task="t", tool=f"f{n}") for n in range(300)]
     rows, _ = run(frames(attempts), "sft", TrainConfig(max_rows=60))
