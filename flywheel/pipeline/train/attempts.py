@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -22,6 +22,7 @@ from flywheel.extensions import load_extension
 from flywheel.funnel import Funnel
 from flywheel.io.files import read_rows
 from flywheel.models.load import base_identity, weights_type
+from flywheel.models.policy import PolicySet
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.protocol import code_of
@@ -38,7 +39,7 @@ from flywheel.stages.selection.mix import Before, chance
 from flywheel.stages.selection.rows import GOOD_ENOUGH_TO_COPY
 
 MOST_KEPT = 4  # attempts at a task that nearly always fails; one of a task that never does
-_TOGETHER = 8  # tasks whose attempts are remembered in one piece
+_TOGETHER = 16  # tasks that are attempted side by side, and remembered in one piece
 
 Row = dict[str, Any]
 
@@ -125,6 +126,7 @@ def _opened(world: Any, prompt: str, tools: str | None) -> Place:
 def _sampled(ctx: Context, champion: int, tasks: Sequence[_Task], funnel: Funnel) -> Iterator[Row]:
     """Yield the rows of the attempts that are kept, task by task."""
     adapter, cfg = ctx.registry.sound_adapter(champion), ctx.config
+    policy = cache(lambda: PolicySet(cfg.model, cfg.eval).policy(adapter, "attempts"))
     sha256 = ctx.registry.manifest(champion).adapter_sha256
     settings = [cfg.train.attempts, cfg.train.seed, cfg.train.world, cfg.replay.model_dump(mode="json")]
     settings += [sha256, weights_type(cfg.model), cfg.eval.max_new_tokens, cfg.eval.batch_size]
@@ -138,7 +140,7 @@ def _sampled(ctx: Context, champion: int, tasks: Sequence[_Task], funnel: Funnel
         if tried is None:
             if not start:
                 ctx.say(f"{text} ({len(tasks):,} tasks, {cfg.train.attempts} attempts each)")
-            tried = [list(map(list, one)) for one in sample(cfg, adapter, [t.place for t in some], cfg.train.attempts)]
+            tried = [list(map(list, one)) for one in sample(policy(), cfg, [t.place for t in some], cfg.train.attempts)]
             ctx.store.cache("attempts", key, tried)
             ctx.progress(text, start + len(some), len(tasks))
         for task, attempts in zip(some, tried, strict=True):

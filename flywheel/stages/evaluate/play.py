@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 from flywheel.config import Config
 from flywheel.extensions import Policy, Turn
-from flywheel.models.policy import PolicySet
+from flywheel.models.policy import HFPolicy
 from flywheel.models.scoring import Draw
 from flywheel.stages.evaluate.window import Ask, Messages, Tools, fits
 
@@ -77,16 +76,15 @@ class Tried(NamedTuple):
     success: float | None
 
 
-def sample(config: Config, adapter: Path | None, places: Sequence[Place], attempts: int) -> list[list[Tried]]:
+def sample(policy: HFPolicy, config: Config, places: Sequence[Place], attempts: int) -> list[list[Tried]]:
     """Return so many attempts of a policy at each place, sampled; equal seeds, places and weights give equal ones.
 
     Args:
-        config: the model, evaluation, replay and training sections.
-        adapter: the policy's adapter folder; None for the base model.
+        policy: makes them.
+        config: the evaluation, replay and training sections.
         places: where to begin.
         attempts: at each; those at a place that is not known are none.
     """
-    policy = PolicySet(config.model, config.eval).policy(adapter, "attempts")
     tried: list[list[Tried]] = [[] for _ in places]
     for number in range(attempts):
         seed = config.train.seed * attempts + number
