@@ -17,7 +17,8 @@ from flywheel.models.policy import PolicySet
 from flywheel_desk.customers import Customer
 from flywheel_desk.serve import DESK
 from flywheel_desk.world import DAYS, Desk, Request, Wish, orders
-from flywheel_warehouse.serve import WAREHOUSE
+from flywheel_warehouse.generate import logged_questions
+from flywheel_warehouse.serve import SAMPLE, WAREHOUSE
 from flywheel_warehouse.shop import SHOP_FAMILIES, answer_of, same_answer, shop_questions
 from flywheel_worlds.dialects import Draw
 from flywheel_worlds.nights import Order, kept_apart, serve, summary, tasks_of
@@ -42,7 +43,7 @@ def test_the_shop_has_ten_thousand_questions_in_seventeen_families() -> None:
 
 
 def test_queries_run_and_slips_answer_something_else() -> None:
-    shop, some = WAREHOUSE._shop, list({task.family: task.about for task in WAREHOUSE.tasks()}.values())
+    shop, some = WAREHOUSE._database, list({task.family: task.about for task in WAREHOUSE.tasks()}.values())
     some += list(shop_questions().values())[::119]
     slipped = 0
     for question in some:
@@ -109,7 +110,8 @@ def test_some_users_complain_about_everything_and_some_praise_everything() -> No
 @pytest.mark.parametrize(
     ("world", "policy", "success", "harm"),
     [(WAREHOUSE, "expert", (1, 1), (0, 0)), (WAREHOUSE, "agent-v1", (0.4, 0.9), (0, 0)),
-     (WAREHOUSE, "random", (0, 0), (0, 0)), (DESK, "careful", (1, 1), (0, 0)), (DESK, "hasty", (0.7, 0.99), (0.1, 0.5)),
+     (WAREHOUSE, "random", (0, 0), (0, 0)), (SAMPLE, "expert", (1, 1), (0, 0)),
+     (DESK, "careful", (1, 1), (0, 0)), (DESK, "hasty", (0.7, 0.99), (0.1, 0.5)),
      (DESK, "careless", (0, 0.5), (0.8, 1)), (DESK, "random", (0, 0.02), (0.8, 1))],
 )  # fmt: skip
 def test_what_scripted_policies_achieve(world: World, policy: str, success: Any, harm: Any) -> None:
@@ -255,16 +257,31 @@ def test_a_night_is_deterministic_by_its_seed(world: World) -> None:
 
 def test_the_command_writes_logs_and_keeps_the_truth_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folders = ["--out", str(tmp_path / "logs"), "--truth", str(tmp_path / "truth")]
-    assert main(DESK, ["--policy", "careful", "--night", "7", "--tasks", "5", *folders]) == 0
+    assert main(DESK, arguments=["--policy", "careful", "--night", "7", "--tasks", "5", *folders]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["talks"], told["success"], told["policy"]) == (5, 1.0, "careful")
     truth = [json.loads(line) for line in (tmp_path / "truth" / "night07.jsonl").read_text().splitlines()]
     assert {row["night"] for row in truth} == {7}
     assert "success" not in (tmp_path / "logs" / "night07.jsonl").read_text()
-    assert main(DESK, ["--policy", "careful", "--exam", "20", *folders]) == 0
+    assert main(DESK, arguments=["--policy", "careful", "--exam", "20", *folders]) == 0
     assert json.loads(capsys.readouterr().out)["success"] == 1.0
-    assert main(DESK, ["--policy", "99", "--project", str(tmp_path), *folders]) == 1
+    assert main(DESK, arguments=["--policy", "99", "--project", str(tmp_path), *folders]) == 1
     assert "error: " in capsys.readouterr().err
+
+
+def test_what_the_sample_logs_asked_is_served_again_and_nothing_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = ["--out", str(tmp_path / "logs"), "--truth", str(tmp_path / "truth")]
+    asked = ["--world", "sample", "--policy", "agent-v3", "--tasks", "67", "--attempts", "2"]
+    assert main(WAREHOUSE, SAMPLE, arguments=[*asked, *folders]) == 0
+    assert 0.6 < json.loads(capsys.readouterr().out)["success"] < 1
+    truth = [json.loads(line) for line in (tmp_path / "truth" / "night01.jsonl").read_text().splitlines()]
+    assert {row["task"] for row in truth} == {question.text for question in logged_questions()}
+    apart = {task.text for task in kept_apart(SAMPLE, "gate")}
+    assert len(apart) == 89
+    assert not apart & {row["task"] for row in truth}
+    assert kept_apart(SAMPLE, "exam") == []
 
 
 class ByRule:

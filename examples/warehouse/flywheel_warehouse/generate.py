@@ -21,7 +21,7 @@ from flywheel_worlds.dialects import DIALECTS, Logged, feedback_line
 from flywheel_worlds.users import PLEASED, react
 
 from flywheel_warehouse.agents import AGENTS, attempt
-from flywheel_warehouse.world import SYSTEM, TOOLS, Question, World, questions
+from flywheel_warehouse.world import SYSTEM, TOOLS, Question, World, first_questions
 
 __all__ = ["generate", "logged_questions"]
 
@@ -38,7 +38,7 @@ def logged_questions() -> list[Question]:
     def share(text: str) -> float:
         return int(hashlib.sha256(f"logged:{text}".encode()).hexdigest()[:8], 16) / 2**32
 
-    return [q for text, q in questions().items() if share(text) < LOGGED_SHARE]
+    return [q for text, q in first_questions().items() if share(text) < LOGGED_SHARE]
 
 
 def _conversation(question: Question, number: int, world: World, rng: random.Random) -> tuple[Logged, bool, Any]:

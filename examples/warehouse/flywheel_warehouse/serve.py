@@ -1,5 +1,6 @@
-"""`python -m flywheel_warehouse.serve`: a policy answers the shop's questions for a night, and users react.
+"""`python -m flywheel_warehouse.serve`: a policy answers questions for a night, and users react.
 
+The questions are the shop's, or with `--world sample` those of the sample logs: what was asked there is asked again.
 Scripted policies are the three agents of the sample logs, one that makes no mistake, and one that acts at random.
 """
 
@@ -7,8 +8,8 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 from flywheel_worlds.evaluate import Executed, Practice
@@ -17,8 +18,9 @@ from flywheel_worlds.talk import Deed, Message, Rule, Task, Verdict, called, sai
 from flywheel_worlds.users import PLEASED, Character, react
 
 from flywheel_warehouse.agents import AGENTS, Agent, broken
-from flywheel_warehouse.shop import SHOP_TOOLS, Shop, answer_of, same_answer, shop_questions, shop_tasks
-from flywheel_warehouse.world import SYSTEM, Question
+from flywheel_warehouse.generate import logged_questions
+from flywheel_warehouse.shop import SHOP_TOOLS, Shop, answer_of, same_answer, shop_tasks
+from flywheel_warehouse.world import SYSTEM, TOOLS, Question, World, questions
 
 EXPERT = Agent("expert", "shop-70b", 0, 0, 0, 0, 0, 0, 1)
 
@@ -26,15 +28,15 @@ EXPERT = Agent("expert", "shop-70b", 0, 0, 0, 0, 0, 0, 1)
 class Asking:
     """A user with one question, who may ask it again."""
 
-    def __init__(self, shop: Shop, question: Question, rng: random.Random, character: Character) -> None:
+    def __init__(self, database: World, question: Question, rng: random.Random, character: Character) -> None:
         self.deeds: list[Deed] = []
-        self._shop, self._question, self._rng, self._character = shop, question, rng, character
+        self._database, self._question, self._rng, self._character = database, question, rng, character
         self._answer: str | None = None
         self._reacted = self._asks_again = False
 
     def call(self, name: str, arguments: dict[str, Any] | None) -> tuple[str, bool]:
         """Execute a call, and keep the answer."""
-        text, ok = self._shop.call(name, arguments)
+        text, ok = self._database.call(name, arguments)
         if name == "answer" and ok and arguments is not None and (not self._reacted or self._asks_again):
             self._answer = str(arguments["value"]).strip()
         return text, ok
@@ -55,7 +57,7 @@ class Asking:
 
     @property
     def _right(self) -> bool:
-        return self._answer is not None and same_answer(self._answer, self._shop.truth(self._question))
+        return self._answer is not None and same_answer(self._answer, self._database.truth(self._question))
 
     def verdict(self) -> Verdict:
         """Return whether the last answer is true; a question cannot do harm."""
@@ -63,39 +65,53 @@ class Asking:
 
 
 class Warehouse:
-    """The grown warehouse as a world that serves."""
+    """A database with its questions, as a world that serves.
 
-    name = "warehouse"
+    Args:
+        name: of the world.
+        tools: what a policy may call.
+        database: opens the database.
+        tasks: the questions.
+    """
+
     system = SYSTEM
-    tools = SHOP_TOOLS
     last = frozenset({"answer"})
 
-    @cached_property
-    def _shop(self) -> Shop:
-        return Shop()
+    def __init__(
+        self, name: str, tools: list[dict[str, Any]], database: Callable[[], World], tasks: Callable[[], list[Task]]
+    ) -> None:
+        self.name, self.tools, self.tasks = name, tools, tasks
+        self._open = database
 
-    @property
+    @cached_property
+    def _database(self) -> World:
+        return self._open()
+
+    @cached_property
     def policies(self) -> Mapping[str, Rule]:
         """The scripted policies."""
-        agents: dict[str, Rule] = {agent.name: partial(_as_habits, agent) for agent in (*AGENTS, EXPERT)}
+        asked = {task.text: task.about for task in self.tasks()}
+        agents: dict[str, Rule] = {agent.name: partial(_as_habits, agent, asked) for agent in (*AGENTS, EXPERT)}
         return {**agents, "random": _at_random}
-
-    def tasks(self) -> Sequence[Task]:
-        """Return every question."""
-        return shop_tasks()
 
     def open(self, task: Task, rng: random.Random, character: Character) -> Asking:
         """Let a user ask."""
-        return Asking(self._shop, task.about, rng, character)
+        return Asking(self._database, task.about, rng, character)
 
 
-def _asked(messages: Sequence[Message]) -> Question:
-    return shop_questions()[str(messages[1]["content"])]
+@lru_cache(maxsize=1)
+def sample_tasks() -> list[Task]:
+    """Return the questions of the sample logs' world; those that no log ever asked are the gate's."""
+    logged = {question.text for question in logged_questions()}
+    return [
+        Task(question.text, question.family, question, "served" if question.text in logged else "gate")
+        for question in questions().values()
+    ]
 
 
-def _as_habits(agent: Agent, messages: Sequence[Message], rng: random.Random) -> Message:
+def _as_habits(agent: Agent, asked: Mapping[str, Question], messages: Sequence[Message], rng: random.Random) -> Message:
     """Write a query, mend it after an error, read the answer off its result."""
-    last, question = messages[-1], _asked(messages)
+    last, question = messages[-1], asked[str(messages[1]["content"])]
     if last["role"] == "user":
         if last is not messages[1] and question.text not in str(last["content"]):
             return said("You're welcome." if last["content"] in PLEASED else "I am sorry about that.")
@@ -119,9 +135,11 @@ def _at_random(messages: Sequence[Message], rng: random.Random) -> Message:
     return called(function["name"], **{key: str(rng.randrange(99)) for key in function["parameters"]["required"]})
 
 
-WAREHOUSE = Warehouse()
+WAREHOUSE = Warehouse("warehouse", SHOP_TOOLS, Shop, shop_tasks)
+SAMPLE = Warehouse("sample", TOOLS, World, sample_tasks)
 executed = Executed(WAREHOUSE)
 practice = Practice(WAREHOUSE)
+sample_practice = Practice(SAMPLE)
 
 if __name__ == "__main__":
-    sys.exit(main(WAREHOUSE))
+    sys.exit(main(WAREHOUSE, SAMPLE))

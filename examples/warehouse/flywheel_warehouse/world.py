@@ -11,10 +11,25 @@ from typing import Any
 
 import duckdb
 
-__all__ = ["FAMILIES", "SYSTEM", "TOOLS", "Question", "World", "questions"]
+__all__ = ["FAMILIES", "SYSTEM", "TOOLS", "Question", "World", "first_questions", "questions"]
 
 CITIES = ("Lima", "Oslo", "Kyoto", "Cairo", "Quito", "Turin", "Hanoi", "Perth", "Lagos", "Minsk", "Porto", "Dakar")
 PRODUCTS = ("lamp", "desk", "chair", "shelf", "clock", "rug", "sofa", "mirror", "stool", "vase", "bench", "frame")
+NEW_CITIES = ("Riga", "Bern", "Doha", "Kyiv", "Baku", "Lodz", "Malmo", "Izmir", "Delhi", "Seoul", "Tokyo", "Miami")
+NEW_PRODUCTS = (
+    "tray",
+    "fan",
+    "plant",
+    "ladder",
+    "basket",
+    "candle",
+    "carpet",
+    "pillow",
+    "bucket",
+    "hook",
+    "bin",
+    "bar",
+)
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 ORDERS = 240
 RETURNED = 0.2
@@ -119,10 +134,18 @@ FAMILIES = {
 
 
 @lru_cache(maxsize=1)
-def questions() -> dict[str, Question]:
-    """Return every question of the world by its text, in a fixed order."""
+def first_questions() -> dict[str, Question]:
+    """Return the questions that the sample logs choose from by their text, in a fixed order."""
     made = [make(value) for make, values in FAMILIES.values() for value in values]
     return {question.text: question for question in made}
+
+
+@lru_cache(maxsize=1)
+def questions() -> dict[str, Question]:
+    """Return every question of the world by its text: the first ones, then those about what came later."""
+    came_later = {CITIES: NEW_CITIES, PRODUCTS: NEW_PRODUCTS}
+    later = [make(value) for make, values in FAMILIES.values() for value in came_later.get(values, ())]
+    return first_questions() | {question.text: question for question in later}
 
 
 class World:
@@ -148,6 +171,13 @@ class World:
             product, quantity = rng.choice(PRODUCTS), rng.randrange(1, 6)
             city, month = rng.choice(CITIES), rng.choice(MONTHS)
             rows.append((number, city, product, month, quantity, quantity * prices[product], rng.random() < RETURNED))
+        for product in NEW_PRODUCTS:  # what came later changes no answer to the first questions
+            prices[product] = rng.randrange(20, 400)
+            self._db.execute("INSERT INTO products VALUES (?, ?, ?)", [product, prices[product], rng.randrange(1, 90)])
+        for number in range(ORDERS, 2 * ORDERS):
+            product, quantity, city = rng.choice(NEW_PRODUCTS), rng.randrange(1, 6), rng.choice(NEW_CITIES)
+            amount, returned = quantity * prices[product], rng.random() < RETURNED
+            rows.append((number, city, product, None, quantity, amount, returned))
         self._db.executemany("INSERT INTO orders VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
     def truth(self, question: Question) -> str:

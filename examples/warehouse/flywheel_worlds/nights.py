@@ -9,15 +9,13 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from flywheel.io import files
 
 from flywheel_worlds.dialects import DIALECTS, Logged, feedback_line
-from flywheel_worlds.talk import Deed, Server, Talk, Task, World, play, seed_of
+from flywheel_worlds.talk import Deed, Purpose, Server, Talk, Task, World, play, seed_of
 from flywheel_worlds.users import USERS, character
-
-Purpose = Literal["exam", "gate", "served"]
 
 START = datetime(2026, 11, 1, 8, tzinfo=UTC)
 KEPT_APART: dict[Purpose, tuple[float, float]] = {"exam": (0, 0.05), "gate": (0.05, 0.1), "served": (0.1, 1)}
@@ -32,14 +30,16 @@ def kept_apart(world: World, purpose: Purpose) -> list[Task]:
     """Return the tasks for a purpose, families taking turns until each is exhausted, by hash within a family.
 
     A twentieth of all tasks each is never served: for the gate's evaluator, and for an exam that no gate sees.
+    A world may say of a task itself what it is for.
     """
     low, high = KEPT_APART[purpose]
     families: dict[str, list[Task]] = {}
     for task in world.tasks():
-        if low <= _share(f"kept apart: {task.text}") < high:
+        by_hash = low <= _share(f"kept apart: {task.text}") < high
+        if task.purpose == purpose or (task.purpose is None and by_hash):
             families.setdefault(task.family, []).append(task)
     shuffled = [sorted(tasks, key=lambda task: _share(task.text)) for tasks in families.values()]
-    longest = max(map(len, shuffled))
+    longest = max(map(len, shuffled), default=0)
     return [tasks[turn] for turn in range(longest) for tasks in shuffled if turn < len(tasks)]
 
 

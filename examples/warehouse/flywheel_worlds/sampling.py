@@ -22,7 +22,7 @@ from flywheel_worlds.talk import Act, Message
 if TYPE_CHECKING:
     from flywheel import Project
 
-BATCH_SIZE = 32
+BATCH_SIZE = 80
 DIGITS = 6
 
 

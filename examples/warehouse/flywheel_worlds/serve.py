@@ -54,9 +54,11 @@ def exam(world: World, server: Server, count: int, seed: int = 0) -> list[dict[s
     return rows
 
 
-def _parser(world: World) -> argparse.ArgumentParser:
-    scripted = ", ".join(world.policies)
+def _parser(worlds: Sequence[World]) -> argparse.ArgumentParser:
+    world, scripted = worlds[0], ", ".join(worlds[0].policies)
     parser = argparse.ArgumentParser(description=f"Let a policy serve a night in the {world.name}.")
+    names = [one.name for one in worlds]
+    parser.add_argument("--world", default=world.name, choices=names, help=f"whose tasks come: {' or '.join(names)}")
     parser.add_argument("--policy", default="champion", help=f"base, champion, latest, a round's number, or {scripted}")
     parser.add_argument("--project", type=Path, default=Path(), help="the flywheel project whose policy serves")
     parser.add_argument("--night", type=int, default=1, help="from 1; every night has tasks of its own")
@@ -72,9 +74,10 @@ def _parser(world: World) -> argparse.ArgumentParser:
     return parser
 
 
-def main(world: World, arguments: Sequence[str] | None = None) -> int:
-    """Serve; print shares of talks as one line of JSON. Return the exit code."""
-    given = _parser(world).parse_args(arguments)
+def main(*worlds: World, arguments: Sequence[str] | None = None) -> int:
+    """Serve in one of the worlds; print shares of talks as one line of JSON. Return the exit code."""
+    given = _parser(worlds).parse_args(arguments)
+    world = next(world for world in worlds if world.name == given.world)
     started = time.monotonic()
     try:
         server = open_server(world, given.policy, given.project, given.temperature)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from flywheel_worlds.dialects import Draw
 from flywheel_worlds.users import Character
@@ -14,15 +14,20 @@ MOST_ACTS = 5  # of a policy before it is the user's turn
 MOST_OF_A_TALK = 14
 
 Message = dict[str, Any]
+Purpose = Literal["exam", "gate", "served"]
 Rule = Callable[[Sequence[Message], random.Random], Message]  # what a scripted policy does
 
 
 class Task(NamedTuple):
-    """A request: its words identify it, and `about` is what the world knows of it."""
+    """A request: its words identify it, and `about` is what the world knows of it.
+
+    What it is for is decided by a hash of its words where the world does not say (`nights.kept_apart`).
+    """
 
     text: str
     family: str
     about: Any
+    purpose: Purpose | None = None
 
 
 class Verdict(NamedTuple):
