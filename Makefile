@@ -35,7 +35,7 @@ $(VENV)/.tested: $(VENV)/.installed
 	@$(PIP) install -c constraints.txt --group test
 	@touch $@
 
-# Turns the wheel once on sample_logs/ and prints where the report is.
+# The loop twice round, from sample_logs/; prints where the report is.
 demo: $(VENV)/.installed
 	@$(BIN)/python examples/demo.py
 

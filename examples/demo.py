@@ -1,11 +1,13 @@
-"""`make demo`: two rounds on sample_logs/ with the embedded model, through the real command line.
+"""`make demo`: the loop twice round, with the embedded model, through the real command line.
 
-Cold start (the base model does not know the tool format, so the first round is SFT on successes), then a second round
-on preference pairs. Each round is evaluated by executing the model's calls in the example world on held-out tasks.
+Night 1: the logs of scripted agents (sample_logs/) teach a model that knows no tools; the gate promotes it. Night 2:
+that round serves the same users, its own logs teach the next round. Each round is evaluated by executing the model's
+calls in the example world, on questions that no round was trained on and none before it was evaluated on.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -16,22 +18,24 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 DEMO = ROOT / "demo"
 FLYWHEEL = [str(Path(sys.executable).with_name("flywheel")), "-C", str(DEMO)]
+SERVE = [sys.executable, "-m", "flywheel_warehouse.serve", "--project", str(DEMO), "--truth", str(DEMO / "truth")]
 
 CONFIG = """#:schema ../schemas/config/v1.json
 # The demo's settings, chosen so that it takes minutes on two CPU cores: what differs from the defaults.
 # `flywheel init` writes all of them down.
 name = "demo"
 
-[pairs]
-max_per_task = 1
-min_p_better = 0.6  # 67 questions with six attempts each show little more about a single action
-
 [train]
-max_rows = 48
-dpo_demonstrations = 1
-probe_prompts = 8
+method = "sft"  # on what succeeded, every night: expert iteration
+max_rows = 32
+on_the_way = true  # and the steps before these, in the same sequences
 batch_size = 2
 sft_learning_rate = 2e-3
+older_rows = 0  # what it knows already, its own attempts show
+attempts = 2  # more of the champion, at training tasks; kept where execution in this world shows success
+attempt_tasks = 16
+world = "sample"
+max_tokens = 6000
 
 [train.lora]
 target_modules = ["q_proj", "k_proj", "v_proj", "o_proj"]
@@ -39,12 +43,15 @@ target_modules = ["q_proj", "k_proj", "v_proj", "o_proj"]
 [eval]
 # The example plugin's suite: the model's calls are executed in the warehouse world.
 suites = ["warehouse"]
-baselines = ["base"]  # the base with examples before every prompt would take another minute
+baselines = []  # round 1 is compared with the base model anyway; the base with examples would take another minute
+max_cases = 50  # of 101 held-out questions: a second round has other ones
 max_new_tokens = 48
-batch_size = 40
+batch_size = 50
 """
 
+SERVED = ("--world", "sample", "--policy", "champion", "--night", "2", "--tasks", "24")
 GATE_HELD = 3
+WIDTH = 40  # of the curve, for 100 %
 
 
 def say(text: str) -> None:
@@ -55,9 +62,14 @@ def say(text: str) -> None:
 def flywheel(*arguments: str, allow: tuple[int, ...] = (0,)) -> int:
     """Run one command as a user types it; stop the demo when it fails."""
     print(f"$ flywheel {' '.join(arguments)}", flush=True)
-    code = subprocess.run([*FLYWHEEL, *arguments], check=False, cwd=DEMO).returncode
+    return run([*FLYWHEEL, *arguments], allow)
+
+
+def run(command: list[str], allow: tuple[int, ...] = (0,)) -> int:
+    """Run a command in the demo's project; stop the demo when it fails."""
+    code = subprocess.run(command, check=False, cwd=DEMO).returncode
     if code not in allow:
-        sys.exit(f"demo: `flywheel {' '.join(arguments)}` ended with exit code {code}")
+        sys.exit(f"demo: `{' '.join(command)}` ended with exit code {code}")
     return code
 
 
@@ -71,6 +83,18 @@ def prepare() -> None:
     (DEMO / "flywheel.toml").write_text(CONFIG, encoding="utf-8")
 
 
+def read() -> None:
+    """Make rows of whatever logs are new."""
+    flywheel("ingest", "logs/")
+    flywheel("build")
+
+
+def serve() -> None:
+    """Let the champion serve a night; its log joins the others."""
+    print(f"$ python -m flywheel_warehouse.serve {' '.join(SERVED)} --out logs", flush=True)
+    run([*SERVE, *SERVED, "--out", str(DEMO / "logs")])
+
+
 def turn(number: int) -> bool:
     """Plan, train and evaluate a round; return whether the gate promoted it."""
     flywheel("plan")
@@ -78,24 +102,37 @@ def turn(number: int) -> bool:
     return flywheel("eval", "--round", str(number), "--promote", allow=(0, GATE_HELD)) == 0
 
 
+def curve(rounds: int) -> None:
+    """Print success by execution on held-out questions, the base and round by round."""
+    say("The curve: held-out questions answered rightly, by execution; other questions for each round.")
+    for number in range(1, rounds + 1):
+        report = json.loads((DEMO / "rounds" / f"{number:04d}" / "eval" / "report.json").read_text(encoding="utf-8"))
+        scores = next(m for m in report["metrics"] if m["primary"] and m["slice"] == "all")
+        before = "base model" if number == 1 else f"round {number - 1}"
+        for name, value in ((before, scores["baseline"]), (f"round {number}", scores["value"])):
+            print(f"  {name:<11}{value:>4.0%}  {'█' * round(WIDTH * value)}")
+
+
 def main() -> None:
     """Tell the whole story."""
     os.environ.setdefault("FLYWHEEL_KEY", "demo")
     started = time.monotonic()
-    say("Logs of a data agent in four formats, as production wrote them, become events.")
+    say("Night 1. Logs of a data agent in four formats, as production wrote them, become events, episodes and rewards.")
     prepare()
-    flywheel("ingest", "logs/")
-    say("Events become episodes, rewards with evidence, preference pairs and groups.")
-    flywheel("build")
+    read()
     say("Round 1. The plan shows what will be trained, from which start, and why.")
     rounds = 1
     if turn(1):
-        say("Round 2, from the champion.")
+        say("Night 2. Round 1 serves, and its log is read like any other.")
+        serve()
+        read()
+        say("Round 2, from the champion: what is left of the logs, and its own attempts that succeed when executed.")
         turn(2)
         rounds = 2
     else:
         say("The gate held round 1. Training again on the same logs would give the same round, so there is no round 2.")
     flywheel("log")
+    curve(rounds)
     report = DEMO / "rounds" / f"{rounds:04d}" / "report.html"
     times = "twice" if rounds > 1 else "once"
     print(
