@@ -48,6 +48,24 @@ def test_single_attempts_at_tasks_of_some_intents_make_pairs(tmp_path: Path) -> 
     assert found["right"] >= 0.85
 
 
+def test_wrong_steps_leave_the_demonstrations_nearly_as_often_as_an_oracle_could_tell(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The oracle knows each user's mood, and how much each decision matters; see `benchmarks/bounds.py`."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    bounds = benchmark("bounds")
+    shown = {reader: bounds.summary("moods", 8, reader, 20)["shown"] for reader in ("oracle", "model")}
+    assert shown["model"] < shown["oracle"] + 0.04
+
+
+@pytest.mark.parametrize(("world", "attempts", "least"), [("none", 8, 0), ("mislabelled", 8, 2.5), ("all", 32, 12)])
+def test_what_is_believed_is_right(world: str, attempts: int, least: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    found = benchmark("bounds").summary(world, attempts, "model", 20)
+    assert found["believed"] == 0 if least == 0 else found["believed"] >= least
+    assert least == 0 or found["believed_right"] >= found["believed_claimed"] - 0.05
+
+
 @pytest.mark.parametrize(("tasks", "attempts"), [(200, 4), (800, 1)])
 def test_in_a_loop_the_shipped_method_ends_above_copying_successes(tasks: int, attempts: int) -> None:
     """At equal rows; each at its best learning rate, as `benchmarks/loop.py` has them with more seeds."""
