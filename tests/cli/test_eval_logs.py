@@ -16,7 +16,8 @@ REAL = [
     (AIRLINE.format("gpt-4.1"), AIRLINE.format("ft-gpt-4.1-tau2-full-sft"), "INCONCLUSIVE", (20, 10, 13, 6, 3)),
     (WIKI.format("qwen--qwen3-4b-instruct-2507"), WIKI.format("willcb--qwen3-4b-wiki-search"), "PROMOTE",
      (47, 25, 42, 18, 1)),
-    ("mint/Mistral-7B-v0.1", "mint/CodeActAgent-Mistral-7b-v0.1", "PROMOTE", (239, 30, 72, 50, 8)),
+    pytest.param("mint/Mistral-7B-v0.1", "mint/CodeActAgent-Mistral-7b-v0.1", "PROMOTE", (239, 30, 72, 50, 8),
+                 marks=pytest.mark.e2e),
     ("mint/Mistral-7B-v0.1", "mint/Mistral-7B-Instruct-v0.1", "REJECT", (239, 30, 15, 9, 24)),
 ]  # fmt: skip
 FACTS = ("n", "old_successes", "new_successes", "wins", "losses")

@@ -34,6 +34,7 @@ from flywheel.stages.ingest.redact import Redactor
 from flywheel.store import Store
 
 _RECORDED = 0.5  # share of attempts with a recorded outcome, on both sides, from which on it is the outcome
+_SMALL = 2 << 20  # bytes of logs
 _AMOUNTS = ("cost_usd", "latency_s", "input_tokens", "output_tokens", "n_steps", "n_tool_errors")
 
 
@@ -62,6 +63,7 @@ def read_attempts(paths: Sequence[Path], config: Config, project: Path, key: byt
     """
     with tempfile.TemporaryDirectory(prefix="flywheel-") as folder:
         store = Store(Path(folder) / "store")
+        store.partitions = 1 if _are_small(paths) else store.partitions
         store.create()
         ingested = ingest_logs(store, config, project, paths, key=key)
         build(store, config, project, stages=stages_for("returns"))
@@ -71,6 +73,12 @@ def read_attempts(paths: Sequence[Path], config: Config, project: Path, key: byt
         raise EvalError(f"no conversation in {where}", hint="`flywheel readers FILE` shows a file's format")
     bad = sum(ingested.quarantined.values())
     return replace(log, read=ingested.read, quarantined=bad, set_aside=[one.file for one in ingested.set_aside])
+
+
+def _are_small(paths: Sequence[Path]) -> bool:
+    """Whether logs are of a size at which partitions cost more than they share out; globs are not looked through."""
+    logs = [file for path in paths for file in (path, *path.rglob("*")) if file.is_file()]
+    return bool(logs) and sum(file.stat().st_size for file in logs) < _SMALL
 
 
 def read_store(ctx: Context) -> Log:

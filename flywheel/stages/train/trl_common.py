@@ -281,8 +281,21 @@ def take_steps(spec: TrainSpec, trainer: Any) -> None:
     After a kill between the last checkpoint and the adapter there is no step left; Transformers, which looks for the
     last step only when it has taken one, would take another.
     """
+    _keep_checkpoints_small(trainer)
     with contextlib.suppress(_AllStepsTaken):
         trainer.train(resume_from_checkpoint=newest(spec))
+
+
+def _keep_checkpoints_small(trainer: Any) -> None:
+    """Let a checkpoint hold what training goes on from alone: no model cards, and not the base model's tokenizer."""
+    trainer.create_model_card = trainer.model.create_or_update_model_card = _nothing
+    tokenizer = getattr(trainer, "processing_class", None)
+    if tokenizer is not None:
+        tokenizer.save_pretrained = _nothing
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Write no file."""
 
 
 def finish(

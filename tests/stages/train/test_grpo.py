@@ -325,7 +325,9 @@ def test_a_limit_stops_with_the_reason_and_the_round_goes_on_from_its_checkpoint
     with pytest.raises(TrainError, match=r"step 4: chosen_drop was .* its limit is 1e-09") as caught:
         trained(made)
     assert "checkpoint is kept" in caught.value.hint
-    assert (made.work_dir / "checkpoints" / "checkpoint-2" / "complete").exists()
+    kept = {path.name for path in (made.work_dir / "checkpoints" / "checkpoint-2").iterdir()}
+    assert {"complete", ADAPTER_WEIGHTS} <= kept
+    assert not {"README.md", "tokenizer.json"} & kept, "what training does not go on from"
     _, resumed, _ = trained(spec(tmp_path / "cut", tiny_model, rows, "dpo", **steps))
 
     assert apart(uninterrupted, resumed) == 0.0
