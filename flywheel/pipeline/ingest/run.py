@@ -7,7 +7,7 @@ which they are is known only when all was read, so that a run with files that ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,7 @@ AUDITS = "audits"  # folder of reviewers' answers, in the project
 _STDIN_NAME = "stdin"
 _SHOWN = 3
 _HELD = ["source_file", "conversation_id"]
+_PLACED = [*_HELD, "source_line"]
 _HINT = "`flywheel readers FILE` shows more; mend the export, name its --format, or raise --max-quarantine"
 
 
@@ -181,28 +182,40 @@ def _unread(
 ) -> dict[str, str]:
     """Return the files to be replaced of which nothing, or not all that is stored, would be stored, with the reason."""
     refused = {name: "its source is refused" for name, path in run.sources.items() if verdicts.refuses(path)}
-    doubtful = {name for name in run.replaces if stored[name].overwrote is not False}
+    doubtful = {name: stored[name].overwrote for name in run.replaces if stored[name].overwrote is not False}
     lacking = dict.fromkeys(_lacking(run, reading, doubtful), "it no longer holds all that was read under its name")
     whole = {**lacking, **refused, **reading.tally.whole, **empty, **verdicts.files}
     return {name: why for name, why in whole.items() if name in run.replaces}
 
 
-def _lacking(run: _Run, reading: _Reading, names: Collection[str]) -> list[str]:
-    """Return those files of which conversations are stored that they do not hold: a log that was rotated, say."""
-    if not names or not reading.held:
+def _lacking(run: _Run, reading: _Reading, overwrote: Mapping[str, bool | None]) -> list[str]:
+    """Return those files that hold less of a conversation than is stored of it: a log that was rotated or emptied, say.
+
+    Less are fewer records; where other content is known to have been read under the name, also fewer events, since
+    what is stored is of both contents and may have the same lines.
+    """
+    if not overwrote:
         return []
     import polars as pl
 
-    stored = _held(run.store.table("events", "ingest").filter(of_files(names)).select(_HELD).collect())
-    read = pl.concat(reading.held)
-    return stored.join(read, on=_HELD, how="anti")["source_file"].unique().to_list()
+    table = run.store.table("events", "ingest").filter(of_files(overwrote))
+    stored = _held(table.select(_PLACED).collect())
+    read = pl.concat([stored.clear(), *reading.held]).group_by(_HELD).agg(pl.col("records", "events").sum())
+    both = stored.join(read, on=_HELD, how="left", suffix="_read").with_columns(pl.selectors.numeric().fill_null(0))
+    written_over = pl.col("source_file").is_in(sorted(name for name, known in overwrote.items() if known))
+    fewer = pl.col("records_read") < pl.col("records")
+    fewer |= written_over & (pl.col("events_read") < pl.col("events"))
+    return both.filter(fewer)["source_file"].unique().to_list()
 
 
 def _held(events: pl.DataFrame) -> pl.DataFrame:
-    """Return which conversations each file has."""
+    """Return how many records and events of each conversation each file has; an archive's members are one file."""
     import polars as pl
 
-    return events.select(pl.col("source_file").str.split(MEMBER).list.first(), "conversation_id").unique()
+    return (
+        events.group_by(pl.col("source_file").str.split(MEMBER).list.first(), "conversation_id")
+        .agg(records=pl.struct("source_file", "source_line").n_unique(), events=pl.len())
+    )  # fmt: skip
 
 
 def _overwrote(state: SourceState, run: _Run) -> bool | None:

@@ -95,6 +95,30 @@ def test_what_a_file_held_before_it_was_overwritten_stays(project: Path) -> None
     assert events(store) == whole
 
 
+@pytest.mark.parametrize("now", [0, 3, 8])
+def test_what_a_conversation_had_before_its_file_was_overwritten_stays(project: Path, now: int) -> None:
+    """One conversation goes on behind a rotation, in fewer or more lines; or the file is only emptied."""
+    log = project / "logs" / "a.jsonl"
+    log.write_text("".join(line("long", n, f"before {n}") for n in range(5)))
+    run(project)
+    log.write_text("".join(line("long", 5 + n, f"after {n}") for n in range(now)))
+    store, _ = run(project)
+    whole = events(store)
+    store, reread = run(project, paths=[log], reread=True)
+    assert ([row.path for row in reread.not_read], reread.replaced) == (["logs/a.jsonl"], 0)
+    assert events(store) == whole
+
+
+def test_a_file_that_is_written_anew_with_all_that_it_held_is_replaced(project: Path) -> None:
+    log = project / "logs" / "a.jsonl"
+    run(project)
+    log.write_text("".join([line("first", 0, "now at the beginning"), *LINES[:10]]))
+    store, _ = run(project)
+    whole = events(store)
+    store, reread = run(project, paths=[log], reread=True)
+    assert (reread.not_read, reread.replaced, len(events(store))) == ([], 11, len(whole))
+
+
 def test_events_of_a_file_that_cannot_be_read_any_more_stay(project: Path) -> None:
     store, _ = run(project)
     whole = events(store)
