@@ -134,11 +134,42 @@ def test_forget_also_finds_what_an_earlier_version_stored_under_the_name_as_writ
     legacy = Users(b"test-key", plus_addressing=False).pseudonyms(USER)[1]
     project = _logged(tmp_path, legacy, USER)
 
-    assert project.forget(USER).certificate.removed["conversations"] == 1
+    assert project.forget(USER).certificate.removed["conversations"] == 2  # under either pseudonym
     with pytest.raises(UsageError, match="no data of this user"):
         project.forget("somebody@else.example")
     assert project.forget(USER).already
     assert project.forget(legacy).already
+
+
+def test_forget_counts_and_removes_all_pseudonyms_of_a_user_also_behind_a_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    legacy = Users(b"test-key", plus_addressing=False).pseudonyms("Ann")[1]
+    project = _logged(tmp_path, legacy, "Ann", "bob")
+    assert project.forget("Ann", dry_run=True).certificate.removed["conversations"] == 2
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("flywheel.pipeline.privacy.erase.cleanse_pages", killed)
+        with pytest.raises(KeyboardInterrupt):
+            project.forget("Ann")
+    Project(project.folder).build()
+    assert project.store.table("events", "ingest").collect()["conversation_id"].n_unique() == 1
+    assert len(project.registry.certificates()) == 2
+
+
+def test_a_user_of_an_earlier_version_stays_forgotten_when_this_version_reads_their_logs(tmp_path: Path) -> None:
+    legacy = Users(b"test-key", plus_addressing=False).pseudonyms("Ann")[1]
+    project = _logged(tmp_path, legacy, "bob")
+    project.forget("Ann")
+    log = tmp_path / "logs" / "a.jsonl"
+    (tmp_path / "logs" / "b.jsonl").write_text(log.read_text().replace(legacy, "Ann").replace('"c', '"later c'))
+
+    assert Project(tmp_path).ingest().forgotten
+    users = set(Project(tmp_path).store.table("events", "ingest").collect()["user"].drop_nulls())
+    assert users == {Users(b"test-key", plus_addressing=False).pseudonym("bob")}
 
 
 @pytest.mark.parametrize(("plus", "same"), [(False, False), (True, True)])

@@ -13,7 +13,8 @@ user: it is the round that would have been trained had the user never existed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,18 +47,32 @@ def forget(ctx: Context, user: str, *, key: bytes, dry_run: bool = False) -> For
         UsageError: the project has never had data of this user.
     """
     names = Redactor(ctx.config.ingest.redact, key).users.pseudonyms(user)
-    answers = [_forget(ctx, mine, key, dry_run=dry_run) for name in names if (mine := belongings(ctx, name)).counts]
-    return answers[0] if answers else _nothing(ctx, names)
+    known = [mine for name in names if (mine := belongings(ctx, name)).counts]
+    if not known:
+        answer = _nothing(ctx, names)
+        if not dry_run and user_mark(names[0]) not in {c.user_sha256 for c in ctx.registry.certificates()}:
+            _intend(ctx, names[0], [], key)  # forgotten under an earlier version's pseudonym only
+            resume(ctx)
+        return answer
+    if dry_run:
+        plans = [_planned(ctx, mine, erase.audit_lines(ctx, mine, key)) for mine in known]
+    else:
+        # The present pseudonym is refused from now on also where only an earlier version's has data.
+        first, *others = dict.fromkeys([*(mine.user for mine in known), names[0]])
+        _intend(ctx, first, others, key)
+        plans = resume(ctx)
+    removed: Counter[str] = sum((Counter(plan.removed) for plan in plans), Counter())
+    certificate = plans[0].model_copy(update={"removed": dict(removed)})
+    return ForgetAnswer(user=known[0].user, dry_run=dry_run, already=False, certificate=certificate)
 
 
-def _forget(ctx: Context, mine: Belongings, key: bytes, *, dry_run: bool) -> ForgetAnswer:
+def _intend(ctx: Context, user: str, others: Sequence[str], key: bytes) -> None:
+    """Record that a pseudonym is to be forgotten, and then others of the same user."""
+    mine = belongings(ctx, user)
     lines = erase.audit_lines(ctx, mine, key)
-    certificate = _planned(ctx, mine, audits=sum(map(len, lines.values())))
-    if not dry_run:
-        intent = {"belongings": mine.as_dict(), "audits": lines, "certificate": certificate.model_dump(mode="json")}
-        files.write_json(ctx.store.root / FORGETTING, intent)
-        certificate = resume(ctx) or certificate
-    return ForgetAnswer(user=mine.user, dry_run=dry_run, already=False, certificate=certificate)
+    certificate = _planned(ctx, mine, lines).model_dump(mode="json")
+    intent = {"belongings": mine.as_dict(), "audits": lines, "certificate": certificate, "others": list(others)}
+    files.write_json(ctx.store.root / FORGETTING, intent)
 
 
 def _nothing(ctx: Context, names: Sequence[str]) -> ForgetAnswer:
@@ -73,7 +88,8 @@ def _nothing(ctx: Context, names: Sequence[str]) -> ForgetAnswer:
     return ForgetAnswer(user=user, dry_run=False, already=True, certificate=earlier[-1])
 
 
-def _planned(ctx: Context, mine: Belongings, *, audits: int) -> Certificate:
+def _planned(ctx: Context, mine: Belongings, lines: Mapping[str, Sequence[str]]) -> Certificate:
+    audits = sum(map(len, lines.values()))
     tainted = _tainted(ctx, mine)
     champion = ctx.registry.champion
     withdrawn = {taint.round for taint in tainted}
@@ -145,22 +161,26 @@ def _hashes(ctx: Context) -> dict[str, str]:
     return hashes
 
 
-def resume(ctx: Context) -> Certificate | None:
-    """Carry out the recorded intent, from any interruption; None where there is none.
+def resume(ctx: Context) -> list[Certificate]:
+    """Carry out the recorded intent, from any interruption; return a certificate for each pseudonym of the user.
 
     Raises:
         StoreError: a write to the disk failed.
     """
-    path = ctx.store.root / FORGETTING
-    if not path.exists():
-        return None
-    mine, planned, audits = _intent(path)
-    certificate = _certified(ctx, planned) or _carry_out(ctx, mine, planned, audits)
-    path.unlink()
-    return certificate
+    path, certificates = ctx.store.root / FORGETTING, list[Certificate]()
+    while path.exists():
+        mine, planned, audits, others = _intent(path)
+        certificates.append(_certified(ctx, planned) or _carry_out(ctx, mine, planned, audits))
+        if not others:
+            path.unlink()
+        elif ctx.key is not None:
+            _intend(ctx, others[0], others[1:], ctx.key())
+        else:
+            raise RuntimeError("an opened project has a key")
+    return certificates
 
 
-def _intent(path: Path) -> tuple[Belongings, Certificate, dict[str, list[str]]]:
+def _intent(path: Path) -> tuple[Belongings, Certificate, dict[str, list[str]], list[str]]:
     """Return the recorded intent; a file of answers that it names lies in the folder of the audits.
 
     Raises:
@@ -170,13 +190,14 @@ def _intent(path: Path) -> tuple[Belongings, Certificate, dict[str, list[str]]]:
     try:
         mine, planned = Belongings(**intent["belongings"]), Certificate.model_validate(intent["certificate"])
         audits: dict[str, list[str]] = dict(intent["audits"])
+        others = [str(name) for name in intent.get("others", [])]
         sound = all(erase.is_answers(name) for name in audits) and all(number.isdigit() for number in mine.rounds)
     except (TypeError, KeyError, ValueError, AttributeError):
         sound = False
     if not sound:
         hint = "restore it from a backup; or remove it, and type `flywheel forget` again"
         raise StoreError(f"`{path}` is damaged: not the intent of `flywheel forget`", hint=hint)
-    return mine, planned, audits
+    return mine, planned, audits, others
 
 
 def _certified(ctx: Context, planned: Certificate) -> Certificate | None:
