@@ -93,10 +93,7 @@ def _canary_lines(a: CanaryAnswer) -> list[str]:
         ["old", f"{a.old}   {present.percent(a.mean_old)} of {a.n_old:,}"],
         ["new", f"{a.new}   {present.percent(a.mean_new)} of {a.n_new:,}"],
         ["delta", f"{present.points(a.delta)}, 95 % interval {span}; pairs {a.pairs:,}"],
-        *(
-            [["before", f"known of {a.users_before:,} of {a.users:,} users; like is paired with like"]]
-            * bool(a.users_before)
-        ),
+        ["before", f"known of {a.users_before:,} of {a.users:,} users; like is paired with like"],
         ["look", f"{a.night}" + ("" if a.looked else ", no new attempts since")],
     ]
     rows = [row for row in rows if row[0] != "before" or a.users_before]

@@ -137,3 +137,21 @@ def test_what_was_before_the_canary_tells_which_users_are_alike(tmp_path: Path) 
     assert (one_log.n_old, one_log.n_new, one_log.users, one_log.users_before) == (12, 12, 24, 24)
     state.unlink()
     assert project.canary([june], old="old", new="canary", before=[may]) == one_log
+
+
+def test_an_old_side_from_before_the_canary_only_is_named_and_rolls_nothing_back(tmp_path: Path) -> None:
+    """One user is on both sides, so the old side's attempts show who is alike, and there is nothing to compare."""
+
+    def served(policy: str, day: int, users: list[str]) -> str:
+        path = Path(serve(tmp_path, day, policy, 0.5, len(users)))
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        for n, row in enumerate(rows):
+            row |= {"user": users[n // 3], "ts": f"2026-06-{day:02d}T08:00:00Z"}
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        return str(path)
+
+    old = served("old", 1, [f"a{n}" for n in range(60)])
+    new = served("canary", 9, ["a0", *(f"b{n}" for n in range(59))])
+    code, found = look(tmp_path, old, new, "--share", "0.5")
+    assert (code, found["decision"], found["n_old"]) == (3, "continue", 0)
+    assert any("nothing is compared" in note for note in found["notes"])

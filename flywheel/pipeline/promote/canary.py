@@ -198,8 +198,11 @@ def _answer(
     earlier = {unit for night in sides for unit in night.before}
     sums = [math.fsum(total for night in sides for total, _ in night[side].values()) for side in (0, 1)]
     better, harm = log_e_better(sides), log_e_harm(sides, cfg.margin)
-    ratio = sample_ratio_p(users[1], users[0], cfg.share) if cfg.share else None
+    waits = not counts[0] and bool(earlier)  # for logs of the old side from the canary's days
+    ratio = sample_ratio_p(users[1], users[0], cfg.share) if cfg.share and not waits else None
     bounds = confidence_sequence(sides)
+    if waits:
+        notes = [*notes, "nothing is compared: every attempt of the old side is from before the canary's first day"]
     if not cfg.share:
         notes = [*notes, "the canary's share of users is not configured (canary.share, --share): not checked"]
     decision, reasons = _decide(nights, cfg, harm=harm, better=better, ratio=ratio)
