@@ -38,10 +38,16 @@ def protocol_of(ctx: Context, suites: Sequence[Suite] | None = None) -> dict[str
 
 
 def code_of(ctx: Context, names: Iterable[str]) -> dict[str, str]:
-    """Return the hash of each module that is a file of the project, of names like `module:function`."""
-    modules = {name.partition(":")[0] for name in names if ":" in name}
-    paths = {module: ctx.project.joinpath(*module.split(".")).with_suffix(".py") for module in sorted(modules)}
-    return {module: files.hash_file(path) for module, path in paths.items() if path.is_file()}
+    """Return the hash of each module of the project, of names like `module:function`: a file, or a package's files."""
+    hashes: dict[str, str] = {}
+    for module in sorted({name.partition(":")[0] for name in names if ":" in name}):
+        place = ctx.project.joinpath(*module.split("."))
+        sources = [path for path in (place.with_suffix(".py"), *sorted(place.rglob("*.py"))) if path.is_file()]
+        if sources == [place.with_suffix(".py")]:
+            hashes[module] = files.hash_file(sources[0])
+        elif sources:
+            hashes[module] = content_id([[p.relative_to(ctx.project).as_posix(), files.hash_file(p)] for p in sources])
+    return hashes
 
 
 def as_registered(protocol: Mapping[str, Any], manifest: RoundManifest) -> dict[str, Any]:

@@ -75,8 +75,11 @@ def _problems(ctx: Context, report: EvalReport, manifest: RoundManifest) -> list
         problems.append(f"the protocol in the manifest of round {manifest.round} is not the one it was trained with")
     elif manifest.protocol and report.protocol_sha256 != sha256_of(manifest.protocol):
         problems.append(_other_protocol(ctx, report, manifest))
-    code = as_registered({"code": code_of(ctx, registered(ctx, manifest).gate.rules)}, manifest).get("code", {})
-    if manifest.protocol and not code.items() <= manifest.protocol.get("code", {}).items():
+    rules = registered(ctx, manifest).gate.rules
+    code = as_registered({"code": code_of(ctx, rules)}, manifest).get("code", {})
+    modules = {name.partition(":")[0] for name in rules if ":" in name}
+    were = {module: source for module, source in manifest.protocol.get("code", {}).items() if module in modules}
+    if manifest.protocol and code != were:
         problems.append("a rule's code is not what the round was registered with when it was trained")
     retired = {p.round for p in ctx.registry.readable()[0] if p.decision == "rolled_back"}
     problems += [

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from flywheel.extensions import load_extension
+from flywheel.extensions import list_extensions, load_extension
 from flywheel.funnel import Funnel
 from flywheel.io.files import read_rows
 from flywheel.models.load import base_identity, weights_type
@@ -130,7 +130,8 @@ def _sampled(ctx: Context, champion: int, tasks: Sequence[_Task], funnel: Funnel
     sha256 = ctx.registry.manifest(champion).adapter_sha256
     settings = [cfg.train.attempts, cfg.train.seed, cfg.train.world, cfg.replay.model_dump(mode="json")]
     settings += [sha256, weights_type(cfg.model), cfg.eval.max_new_tokens, cfg.eval.batch_size]
-    settings += [code_of(ctx, [cfg.train.world]), base_identity(cfg.model).sha256]
+    installed = [f"{e.distribution} {e.version}" for e in list_extensions("worlds") if e.name == cfg.train.world]
+    settings += [code_of(ctx, [cfg.train.world]), installed, base_identity(cfg.model).sha256]
     text = f"{round_name(champion)} attempts training tasks"
     for start in range(0, len(tasks), _TOGETHER):
         some = tasks[start : start + _TOGETHER]

@@ -168,7 +168,8 @@ def test_another_base_model_is_another_protocol(folder: Path, tmp_path: Path) ->
     assert "another protocol (model)" in reason(found)
 
 
-def test_a_rule_of_the_project_that_was_edited_after_the_look_is_blocked(folder: Path) -> None:
+@pytest.mark.parametrize("edited", ["mine.py", "mine/__init__.py"], ids=["edited", "a package that comes before it"])
+def test_a_rule_of_the_project_that_was_edited_after_the_look_is_blocked(folder: Path, edited: str) -> None:
     (folder / "mine.py").write_text("from flywheel.stages.gate import superiority as rule\n")
     config = folder / "flywheel.toml"
     config.write_text(config.read_text() + '\n[gate]\nrules = ["validity", "mine:rule"]\n')
@@ -180,7 +181,8 @@ def test_a_rule_of_the_project_that_was_edited_after_the_look_is_blocked(folder:
         ledger_file.unlink()
         ctx.registry.candidates.trained(1, registered["adapter_sha256"], sha256_of(registered["protocol"]))
     Project(folder).evaluate(1)
-    (folder / "mine.py").write_text("from flywheel.stages.gate import off_policy as rule\n")
+    (folder / edited).parent.mkdir(exist_ok=True)
+    (folder / edited).write_text("from flywheel.stages.gate import off_policy as rule\n")
 
     found = Project(folder).promote(1)
     assert found.verdict == Verdict.BLOCKED
