@@ -67,7 +67,10 @@ def breaks(path: Path, *, head: str | None) -> list[str]:
         before = files.hash_text(line)
         end = number if before == head else end
     if head is not None and before != head:
-        more = f"{path.name} has lines that flywheel did not write: remove those after line {end}"
+        more = (
+            f"{path.name} goes on behind line {end}, the last that is known: restore what knows its end where that is "
+            f"older (a backup, git), else remove those after line {end}, which flywheel did not write"
+        )
         broken.append(more if end else f"the end of {path.name} was changed or cut off; restore it from a backup")
     return broken
 

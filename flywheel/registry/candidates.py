@@ -76,8 +76,13 @@ class CandidateLedger:
         Raises:
             StoreError: a line does not fit its schema.
         """
+        return self._entries("")
+
+    def _entries(self, containing: str) -> list[LedgerEntry]:
         entries = []
         for number, line in enumerate(hash_chain.lines_of(self._path), 1):
+            if containing not in line:
+                continue
             try:
                 entries.append(LedgerEntry.model_validate_json(line))
             except ValidationError:
@@ -168,8 +173,7 @@ class CandidateLedger:
 
     def left_by_training(self, number: int) -> list[tuple[str, str]]:
         """Return the hashes of the weights and of all files that trainings of a round left; [] for older rounds."""
-        lines = (line for line in hash_chain.lines_of(self._path) if '"event":"trained"' in line)
-        entries = (LedgerEntry.model_validate_json(line) for line in lines)
+        entries = self._entries('"event":"trained"')
         return [(entry.candidate_sha256, entry.files_sha256) for entry in entries if entry.round == number]
 
     def protocol_of(self, candidate_sha256: str) -> str | None:

@@ -109,3 +109,13 @@ def test_a_changed_or_shortened_ledger_is_noticed(ledger: CandidateLedger, tmp_p
     path.write_text(whole + "{}\n")
     with pytest.raises(StoreError, match="line 3 does not fit its schema"):
         ledger.entries()
+
+
+def test_a_damaged_line_of_a_training_is_named(tmp_path: Path) -> None:
+    ledger = CandidateLedger(tmp_path)
+    ledger.trained(1, "a", "")
+    path = tmp_path / "candidates.jsonl"
+    path.write_text(path.read_text().replace('"round":1', '"round":"x"'))
+
+    with pytest.raises(StoreError, match="line 1 does not fit its schema"):
+        ledger.left_by_training(1)
