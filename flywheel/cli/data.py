@@ -93,7 +93,12 @@ def ingest(  # noqa: PLR0913 - one parameter an option
                 on_read=partial(_show_reading, show),
             )
         except KeyboardInterrupt as stopped:
-            current.out.say(f"stopped: {stopped}" if str(stopped) else "stopped")
+            text = f"stopped: {stopped}" if str(stopped) else "stopped"
+            if current.out.as_json:
+                from flywheel.results.setup import ErrorAnswer, ErrorDetail
+
+                current.out.result([], ErrorAnswer(error=ErrorDetail(message=text, exit_code=130)))
+            current.out.say(text)
             raise typer.Exit(130) from None
     current.out.result(_ingest_lines(answer, verbose=current.out.verbose), answer)
     if answer.refused:
@@ -353,6 +358,8 @@ def query(  # noqa: PLR0913 - one parameter an option
     from flywheel.results.data import QueryAnswer
 
     current = session(ctx)
+    if spreadsheet and (form in {"json", "parquet"} or current.out.as_json):
+        raise CommandLineError("--spreadsheet writes CSV", hint="drop --json and --format, or say --format csv")
     text = sys.stdin.read() if sql == "-" else sql
     table = current.project().query(text, seconds=seconds, gigabytes=memory)
     if form == "parquet":

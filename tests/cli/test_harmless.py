@@ -53,3 +53,6 @@ def test_a_spreadsheet_executes_nothing_of_a_log(tmp_path: Path) -> None:
     ]
     exact = list(csv.reader(flywheel(tmp_path, "query", sql, "--format", "csv").stdout.splitlines()))
     assert [row[0] for row in exact] == ["=text", "=cmd()", " @SUM(A1)", "-1", "plain", ""]
+    for others in (("--format", "json"), ("--format", "parquet"), ("--json",)):
+        refused = flywheel(tmp_path, "query", sql, "--spreadsheet", *others, check=False)
+        assert (refused.returncode, "=cmd" in refused.stdout) == (2, False)
