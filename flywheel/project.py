@@ -163,20 +163,29 @@ class Project:
         return init(Path(folder).resolve(), demo=demo)
 
     @staticmethod
-    def trust(folder: Path | str = ".", *, outside: bool = False, dry_run: bool = False) -> TrustAnswer:
+    def trust(
+        folder: Path | str = ".",
+        *,
+        config: Path | None = None,
+        outside: bool = False,
+        seen: str = "",
+        dry_run: bool = False,
+    ) -> TrustAnswer:
         """Approve the code, the commands and the addresses that a project names, for this user on this machine.
 
         Args:
             folder: the project's folder, which need not be trusted yet.
+            config: a configuration that is used in place of the folder's flywheel.toml; both are approved.
             outside: also approve a store and rounds outside of it.
+            seen: approve only what an earlier answer listed, by its `sha256`.
             dry_run: only list them.
 
         Raises:
-            ConfigError: flywheel.toml or a pipeline's file is not valid.
+            ConfigError: flywheel.toml or a pipeline's file is not valid, or another thing than was seen.
         """
         from flywheel.pipeline.admin.setup import trust
 
-        return trust(Path(folder).resolve(), outside=outside, dry_run=dry_run)
+        return trust(Path(folder).resolve(), config, outside=outside, seen=seen, dry_run=dry_run)
 
     def settings(self, file: Path | None = None) -> ConfigAnswer:
         """Return every configuration value with its origin; `file` replaces flywheel.toml."""

@@ -43,18 +43,19 @@ def trust(
     """Approve the code that a project names.
 
     A project of another owner, or one that names functions, commands or addresses, is refused until you have looked at
-    it and approved it on this machine. Code that changes is asked about again.
+    it and approved it on this machine. A function whose code changes is asked about
+    again; of a command only the text is approved.
     """
     from flywheel.project import Project, find_project
 
     current = session(ctx)
     folder = current.folder if current.folder is not None else find_project(Path.cwd())
-    wish = Project.trust(folder, outside=outside, dry_run=True)
+    wish = Project.trust(folder, config=current.config, outside=outside, dry_run=True)
     lines = [f"runs      {name}" for name in wish.names] + [f"writes to {place}" for place in wish.outside]
     lines += [f"belongs to uid {wish.owner}"] if wish.owner is not None else []
     current.out.result([wish.folder, *(f"  {line}" for line in lines)], wish) if not current.out.as_json else None
     confirm("Approve this on this machine?", yes=yes)
-    answer = Project.trust(folder, outside=outside)
+    answer = Project.trust(folder, config=current.config, outside=outside, seen=wish.sha256)
     current.out.result([f"approved  {answer.record}"], answer)
 
 

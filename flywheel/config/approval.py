@@ -17,9 +17,9 @@ import secrets
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.machinery import all_suffixes
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from flywheel.config.files import CONFIG_FILE, load_pipeline, merge_overrides
 from flywheel.config.root import Config
@@ -33,7 +33,7 @@ MADE = ".flywheel.made"  # in a project that `init` made
 
 @dataclass(frozen=True)
 class Wish:
-    """What a project asks for: functions and a command with the hash of their source, and folders outside of it."""
+    """What a project asks for: functions with the hash of their source, commands and addresses, folders outside."""
 
     code: dict[str, str]
     outside: list[str]
@@ -99,7 +99,8 @@ def refuse_unapproved(folder: Path, config: Config) -> None:
         return
     approved = _approved(folder)
     hint = (
-        f"look at what it names, then approve it with `flywheel -C {shlex.quote(str(folder))} trust`; approvals are "
+        f"look at what it names, then approve it with `flywheel -C {shlex.quote(str(folder))} trust` (and the same "
+        "--config, if any); approvals are "
         f"read from `{_record(folder)}`, which follows HOME and XDG_STATE_HOME; in CI set {VARIABLE}=1"
     )
     if wish.owner is not None and approved.get("owner") != wish.owner:
@@ -107,9 +108,9 @@ def refuse_unapproved(folder: Path, config: Config) -> None:
     if missing := [name for name, source in wish.code.items() if not _has(approved, folder, name, source)]:
         changed = all(name in approved.get("code", {}) for name in missing)
         state = "has changed since it was approved" if changed else "was not approved here"
-        raise ConfigError(f"`{CONFIG_FILE}` names code that {state}: {', '.join(missing)}", hint=hint)
+        raise ConfigError(f"the configuration names code that {state}: {', '.join(missing)}", hint=hint)
     if elsewhere := [place for place in wish.outside if place not in approved.get("outside", [])]:
-        hint = f"approve it with `flywheel -C {folder} trust --outside`; in CI set {VARIABLE}=1"
+        hint = f"approve it with `flywheel -C {shlex.quote(str(folder))} trust --outside`; in CI set {VARIABLE}=1"
         raise ConfigError(f"the store or the rounds are outside of the project: {', '.join(elsewhere)}", hint=hint)
 
 
@@ -122,7 +123,8 @@ def refuse_code(folder: Path, name: str) -> None:
     if not _everything() and not _has(_approved(folder), folder, name, _source(folder, name)):
         raise ConfigError(
             f"`{name}` was not approved here",
-            hint=f"name it in {CONFIG_FILE}, look at it, then approve it with `flywheel -C {folder} trust`",
+            hint=f"name it in {CONFIG_FILE}, look at it, then approve it with "
+            f"`flywheel -C {shlex.quote(str(folder))} trust`",
         )
 
 
@@ -157,7 +159,7 @@ def _started(folder: Path, config: Config) -> Iterator[str]:
         yield f"notify.webhook = {config.notify.webhook}"
     if config.rewards.judge.url:
         yield f"rewards.judge.url = {config.rewards.judge.url}"
-    if urlsplit(config.mlflow.tracking_uri).scheme.startswith("http"):
+    if config.mlflow.tracking_uri and not config.mlflow.tracking_uri.startswith("sqlite:///"):
         yield f"mlflow.tracking_uri = {config.mlflow.tracking_uri}"
     model = config.ingest.redact.presidio_model
     if config.ingest.redact.presidio and model and (folder / model).exists():
@@ -165,11 +167,16 @@ def _started(folder: Path, config: Config) -> Iterator[str]:
 
 
 def _source(folder: Path, name: str) -> str:
-    """Return the hash of the files of a name's module in the project's folder; of none where it is installed."""
-    package = folder / name.partition(":")[0].split(".")[0]
-    sources = [package.with_suffix(".py"), *sorted(package.rglob("*.py"))] if package.name else []
+    """Return the hash of the files of a name's module in the project's folder; of none where it is installed.
+
+    Its files are all that Python may load under the name: compiled modules too, which come before the source.
+    """
+    module = name.partition(":")[0].split(".")[0]
+    beside = [folder / f"{module}{suffix}" for suffix in all_suffixes()] if module else []
+    inside = sorted((folder / module).rglob("*")) if module else []
+    sources = [*beside, *(path for path in inside if path.name.endswith(tuple(all_suffixes())))]
     digest = hashlib.sha256()
-    for path in (path for path in sources if path.is_file()):
+    for path in (path for path in sources if path.is_file() and path.parent.name != "__pycache__"):
         digest.update(f"{path.relative_to(folder)} {files.hash_file(path)}\n".encode())
     return digest.hexdigest()
 

@@ -12,7 +12,17 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.machinery import (
+    BYTECODE_SUFFIXES,
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    SourceFileLoader,
+    SourcelessFileLoader,
+)
 from pathlib import Path
+from types import CodeType
 
 VARIABLE = "PYTHONSAFEPATH"
 _of_the_user = os.environ.get(VARIABLE)
@@ -50,10 +60,29 @@ def users_environment() -> dict[str, str]:
 
 
 def search(folder: Path) -> None:
-    """Look for modules in a project's folder too, last."""
+    """Look for modules in a project's folder too, last, and compile them from their source each time."""
     if str(folder) not in sys.path:
+        if not _searched:
+            sys.path_hooks.insert(0, _finder)
         sys.path.append(str(folder))
         _searched.add(str(folder))
+        for place in [place for place in sys.path_importer_cache if Path(place).is_relative_to(folder)]:
+            del sys.path_importer_cache[place]
+
+
+class _Source(SourceFileLoader):
+    """Loads what the source says: a `__pycache__` that came with an archive may hold anything."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
+def _finder(place: str) -> FileFinder:
+    if not any(Path(place).is_relative_to(folder) for folder in _searched):
+        raise ImportError(name=place)
+    compiled = (ExtensionFileLoader, EXTENSION_SUFFIXES), (SourcelessFileLoader, BYTECODE_SUFFIXES)
+    return FileFinder(place, compiled[0], (_Source, SOURCE_SUFFIXES), compiled[1])
 
 
 def installed_path() -> tuple[str, ...]:

@@ -44,8 +44,9 @@ def given(path: Path) -> bytes | None:
 def made(path: Path) -> bytes:
     """Write a new key file, which only its owner can read, and return the key."""
     key = secrets.token_hex(32)
-    files.atomic_write(path, key + "\n")
-    path.chmod(0o600)
+    with files.atomic_path(path) as partial:
+        partial.touch(mode=0o600)
+        partial.write_text(key + "\n", encoding="ascii")
     return key.encode()
 
 

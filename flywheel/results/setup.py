@@ -42,6 +42,7 @@ class TrustAnswer(Document):
     owner: int | None = Field(description="Who owns its files (uid), where that is somebody else; else null.")
     names: list[str] = Field(description="Functions, commands and addresses that its configuration names.")
     outside: list[str] = Field(description="Store or rounds outside of it; approved with --outside only.")
+    sha256: str = Field(description="Hash of all that is listed here and of the code behind it.")
     record: str = Field(description="File with the approval: remove it to withdraw it. '' where nothing was approved.")
 
 

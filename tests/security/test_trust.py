@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.machinery
+import importlib.util
 import os
+import py_compile
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -66,6 +71,8 @@ def test_code_is_refused_until_it_is_approved_and_again_when_it_changes(folder: 
         '[notify]\ncommand = "sh evil.sh"',
         '[notify]\nwebhook = "https://evil.example/"',
         '[mlflow]\ntracking_uri = "https://evil.example/"',
+        '[mlflow]\ntracking_uri = "postgresql://evil.example/x"',
+        '[mlflow]\ntracking_uri = "databricks"',
         '[rewards.judge]\nurl = "https://evil.example/v1"',
         'store = "../elsewhere"',
         'rounds = "/elsewhere"',
@@ -163,3 +170,37 @@ def test_the_command_shows_what_it_approves_and_asks(folder: Path) -> None:
     assert not (folder / "ran").exists()
     assert "approved" in flywheel(folder, "trust", "--yes").stdout
     flywheel(folder, "status")
+
+
+def test_what_python_loads_in_place_of_the_source_is_no_way_around_the_approval(folder: Path) -> None:
+    """A cached compilation is not read, a compiled module next to the source asks again."""
+    Project.trust(folder)
+    source, other = folder / "our_gate.py", folder / "other.py"
+    other.write_text(RULE.replace("'ran'", "'other'"))
+    cached = Path(importlib.util.cache_from_source(str(source)))
+    py_compile.compile(str(other), str(cached), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    load = "from flywheel.extensions import load_extension as load; from pathlib import Path as P; import sys\n"
+    load += "load('gates', 'our_gate:rule', search=P(sys.argv[1]))"
+    subprocess.run([sys.executable, "-c", load, folder], check=True)
+    assert [path.name for path in folder.iterdir() if path.name in {"ran", "other"}] == ["ran"]
+
+    (folder / f"our_gate{importlib.machinery.EXTENSION_SUFFIXES[0]}").write_bytes(b"")
+    with pytest.raises(ConfigError, match="has changed since it was approved"):
+        Project(folder)
+
+
+def test_a_configuration_of_another_name_is_approved_with_its_own(folder: Path) -> None:
+    named = folder.with_name("other.toml")
+    named.write_text('[notify]\ncommand = "true"\n')
+    other = ("--config", str(named))
+    assert flywheel(folder, *other, "status", check=False).returncode == 1
+    flywheel(folder, *other, "trust", "--yes")
+    flywheel(folder, *other, "status")
+    flywheel(folder, "status")
+
+
+def test_only_what_was_seen_is_approved(folder: Path) -> None:
+    seen = Project.trust(folder, dry_run=True).sha256
+    (folder / "our_gate.py").write_text(RULE + "\n")
+    with pytest.raises(ConfigError, match="changed while it was looked at"):
+        Project.trust(folder, seen=seen)

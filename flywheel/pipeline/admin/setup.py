@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 from flywheel.config import CONFIG_FILE, Config, load_config, origins, render_default_config
 from flywheel.config.approval import Wish, approve, with_pipelines
-from flywheel.errors import FlywheelError, UsageError
+from flywheel.errors import ConfigError, FlywheelError, UsageError
 from flywheel.extensions import list_extensions
 from flywheel.io import files
 from flywheel.results.setup import ConfigAnswer, ConfigValue, InitAnswer, PluginsAnswer, TrustAnswer
@@ -50,16 +52,27 @@ def init(folder: Path, *, demo: bool) -> InitAnswer:
     return InitAnswer(made=[CONFIG_FILE, *written])
 
 
-def trust(folder: Path, *, outside: bool, dry_run: bool) -> TrustAnswer:
-    """Approve what a project names, or list it.
+def trust(folder: Path, file: Path | None, *, outside: bool, seen: str, dry_run: bool) -> TrustAnswer:
+    """Approve what a project names in its flywheel.toml and in another configuration, or list it.
 
     Raises:
-        ConfigError: flywheel.toml or a pipeline's file is not valid.
+        ConfigError: one of them or a pipeline's file is not valid, or they name something else than was seen.
     """
     wish = with_pipelines(folder, load_config(folder / CONFIG_FILE))
+    if file is not None:
+        more = with_pipelines(folder, load_config(file))
+        wish = Wish(wish.code | more.code, sorted({*wish.outside, *more.outside}), wish.owner)
+    sha256 = files.hash_text(json.dumps(asdict(wish), sort_keys=True))
+    if seen and seen != sha256:
+        raise ConfigError("the project changed while it was looked at", hint="`flywheel trust` lists it again")
     record = "" if dry_run else str(approve(folder, wish, outside=outside))
     return TrustAnswer(
-        folder=str(folder), owner=wish.owner, names=sorted(wish.code), outside=wish.outside, record=record
+        folder=str(folder),
+        owner=wish.owner,
+        names=sorted(wish.code),
+        outside=wish.outside,
+        sha256=sha256,
+        record=record,
     )
 
 
