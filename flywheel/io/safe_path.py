@@ -71,7 +71,7 @@ def search(folder: Path) -> None:
 
 
 class _Source(SourceFileLoader):
-    """Loads what the source says: a `__pycache__` that came with an archive may hold anything."""
+    """Loads from the source: a `__pycache__` that came with an archive may hold anything."""
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
