@@ -146,7 +146,8 @@ def report(
     """
     current = session(ctx)
     a = current.project().report(since, as_of=as_of)
-    span = f"{a.since[:16]} to {a.until[:16]}".replace("T", " ") if a.until else "all episodes: the logs have no times"
+    timeless = "the logs have" if a.without_time == a.episodes else f"{a.without_time:,} of {a.episodes:,} have"
+    span = f"{a.since[:16]} to {a.until[:16]}".replace("T", " ") if a.until else f"all episodes: {timeless} no times"
     title = f"{_as_text(a.project) if markdown else a.project}, {span}"
     lines = [f"# {title}", ""] if markdown else [title]
     for heading, items in _report_parts(a, _Style(_as_code, _as_text) if markdown else _Style("“{}”".format, str)):
@@ -181,9 +182,13 @@ def _report_parts(a: ReportAnswer, style: _Style) -> list[tuple[str, list[str]]]
     """Return the report by heading."""
     word = "mean score" if a.success.graded else "success"
     before = f" ({a.episodes_before:,} in the span before)" if a.until else ""
-    traffic = [f"{a.episodes:,} episodes{before}", f"{word} {_rate(a.success)}"]
+    traffic = [f"{present.count(a.episodes, 'episode')}{before}", f"{word} {_rate(a.success)}"]
     traffic += [f"before  {_rate(a.success_before)}"] if a.success_before.n else []
-    traffic += [f"{a.without_time:,} episodes have no time and are not counted"] if a.without_time else []
+    traffic += (
+        [f"without a time, and not counted: {present.count(a.without_time, 'episode')}"]
+        if a.until and a.without_time
+        else []
+    )
     failing = [line for intent in a.failing for line in _failing(intent, style)] or ["no known failures"]
     cost = _cost(a.cost, a.cost_before if a.episodes_before else None)
     return [("traffic", traffic), ("learnt", _learnt(a, style)), ("still fails at", failing), ("cost", cost)]

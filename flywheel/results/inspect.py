@@ -128,11 +128,11 @@ class ReportAnswer(Document):
     document: ClassVar[str] = "cli/report"
 
     project: str
-    since: str = Field(description="Start of the span; '' of logs without times, where all episodes are counted.")
-    until: str = Field(description="End of the span: the newest event, unless given; '' of logs without times.")
+    since: str = Field(description="Start of the span; '' where most episodes have no time: all are counted.")
+    until: str = Field(description="End of the span: the newest event, unless given; '' where all are counted.")
     episodes: int
     episodes_before: int = Field(description="In the span of the same length before.")
-    without_time: int = Field(description="Episodes without a time, which are not counted.")
+    without_time: int = Field(description="Episodes without a time, which no span counts.")
     success: ReportRate
     success_before: ReportRate
     champion: int | None

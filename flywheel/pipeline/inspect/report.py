@@ -68,10 +68,11 @@ def moment(text: str) -> datetime:
 def report(ctx: Context, since: timedelta, as_of: datetime | None) -> ReportAnswer:
     """Return the report on the span that ends with `as_of`, or with the newest episode.
 
-    Of logs without times, and with no end given, it is on all episodes and all rounds.
+    Of logs most of which have no times, and with no end given, it is on all episodes and all rounds.
     """
     episodes, at = _episodes(ctx), pl.col("at")
-    end = as_of or end_of(episodes["at"]).at
+    without_time = episodes["at"].null_count()
+    end = as_of or (end_of(episodes["at"]).at if 2 * without_time <= episodes.height else None)
     start = end - since if end is not None else None
     if end is None or start is None:
         now, before = episodes, episodes.clear()
@@ -86,7 +87,7 @@ def report(ctx: Context, since: timedelta, as_of: datetime | None) -> ReportAnsw
         until=end.isoformat() if end is not None else "",
         episodes=now.height,
         episodes_before=before.height,
-        without_time=episodes["at"].null_count() if end is not None else 0,
+        without_time=without_time,
         success=_rate(now),
         success_before=_rate(before),
         champion=ctx.registry.champion,

@@ -111,6 +111,23 @@ def test_recorded_failures_are_counted_and_tasks_have_the_names_of_the_log(tmp_p
     assert "P(success)" not in shown
 
 
+def test_one_dated_episode_does_not_hide_those_without_times(tmp_path: Path) -> None:
+    dated = _episode(9, "refund", day=0, good=True, request="Refund order 9")
+    rest = [e for n in range(4) for e in _episode(n, "cancel", day=0, good=n > 1, request=f"Cancel order {n}")]
+    undated = [{key: value for key, value in event.items() if key != "ts"} for event in rest]
+    (tmp_path / "logs.jsonl").write_text("".join(json.dumps(event) + "\n" for event in [*dated, *undated]))
+    project = Project(tmp_path)
+    project.ingest([tmp_path / "logs.jsonl"])
+    project.build()
+
+    found = project.report()
+    assert (found.until, found.episodes, found.without_time) == ("", 5, 4)
+    shown = flywheel(tmp_path, "report").stdout
+    assert shown.splitlines()[0].endswith("all episodes: 4 of 5 have no times")
+    assert "not counted" not in shown
+    assert project.report(as_of="2026-03-03").episodes == 1
+
+
 def test_the_cost_is_what_the_logs_say(project: Project) -> None:
     found = project.report("7d")
 
@@ -156,7 +173,7 @@ def test_logs_without_times_are_reported_as_a_whole(tmp_path: Path) -> None:
     project.build()
 
     answer = project.report()
-    assert (answer.since, answer.until, answer.episodes, answer.without_time) == ("", "", 1, 0)
+    assert (answer.since, answer.until, answer.episodes, answer.without_time) == ("", "", 1, 1)
     assert "all episodes: the logs have no times" in flywheel(tmp_path, "report").stdout
     assert project.report(as_of="2026-03-09").without_time == 1
 
