@@ -166,7 +166,7 @@ class World:
             "CREATE TABLE orders (id INTEGER, city TEXT, product TEXT, month TEXT, quantity INTEGER, amount INTEGER, "
             "returned BOOLEAN)"
         )
-        rows = []
+        rows: list[tuple[object, ...]] = []
         for number in range(ORDERS):
             product, quantity = rng.choice(PRODUCTS), rng.randrange(1, 6)
             city, month = rng.choice(CITIES), rng.choice(MONTHS)
