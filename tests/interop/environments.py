@@ -6,6 +6,7 @@ the PATH or put into `.interop/uv`; UV_FIND_LINKS may name a folder with a CPU b
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -25,13 +26,14 @@ def python_of(name: str) -> Path:
 
 
 def build(name: str) -> None:
-    """Build a system's environment unless it is complete.
+    """Build a system's environment unless it is complete, with the packages that are asked for now.
 
     Raises:
         CalledProcessError: a package cannot be installed.
     """
     done, system = HOME / name / ".complete", SYSTEMS[name]
-    if done.is_file() or not system["python"]:
+    asked = json.dumps(system, sort_keys=True)
+    if not system["python"] or (done.is_file() and done.read_text(encoding="utf-8") == asked):
         return
     uv = which("uv") or str(HOME / "uv" / "bin" / "uv")
     if not Path(uv).is_file():
@@ -44,7 +46,7 @@ def build(name: str) -> None:
     without = [*install, "--no-deps", "--python-version", "3.12", *system.get("without", [])]
     for call in (venv, [*install, *system["packages"]], *([without] if "without" in system else [])):
         subprocess.run(call, check=True, env=environment)
-    done.touch()
+    done.write_text(asked, encoding="utf-8")
 
 
 def main(names: list[str]) -> int:

@@ -31,7 +31,7 @@ def test_a_system_takes_what_was_exported(name: str, tiny_model: Path) -> None:
         for target in (name, "jsonl"):
             (Path(folder) / target).mkdir()
             write_files(TARGETS[target], contents, Path(folder) / target)
-        check = CHECKS / f"{name.replace('-', '_')}.py"
+        check = CHECKS / f"check_{name.replace('-', '_')}.py"
         call = [str(python), str(check), str(Path(folder) / name), str(Path(folder) / "jsonl"), str(tiny_model)]
         offline = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "RAY_USAGE_STATS_ENABLED": "0"}
         environment = {**os.environ, **offline, "OMP_NUM_THREADS": "1", "HF_HOME": str(Path(folder) / "hf")}

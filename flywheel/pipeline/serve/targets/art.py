@@ -15,6 +15,7 @@ from flywheel.pipeline.serve.targets.target import (
     chat_exchange,
     json_lines,
     openai_messages,
+    openai_tools,
     parquet,
 )
 from flywheel.records import canonical_json
@@ -66,7 +67,7 @@ def _trajectory(mined: Mined, row: Row, n: int, parts: list[TokenRow]) -> Row:
 
 
 def _demonstration(row: Row) -> Row:
-    tools = {"tools": row["tools"]} if row["tools"] else {}
+    tools = {"tools": openai_tools(row["tools"])} if row["tools"] else {}
     return {"messages": openai_messages([*row["prompt"], *row["completion"]]), **tools}
 
 

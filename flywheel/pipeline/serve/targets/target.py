@@ -156,6 +156,11 @@ def openai_messages(messages: Sequence[Mapping[str, Any]]) -> list[Row]:
     ]
 
 
+def openai_tools(tools: Sequence[Row]) -> list[Row]:
+    """Return tool schemas as OpenAI's API has them."""
+    return [tool if "function" in tool else {"type": "function", "function": tool} for tool in tools]
+
+
 def _as_text(call: Mapping[str, Any]) -> Row:
     function = call["function"]
     return {**call, "function": {**function, "arguments": canonical_json(function["arguments"])}}
@@ -224,7 +229,7 @@ def chat_exchange(mined: Mined, row: Row, member: int, parts: Sequence[TokenRow]
             choice["logprobs"] = {"content": shown, "refusal": None}
         request = {"model": model, "messages": openai_messages(before)}
         if row["tools"]:
-            request["tools"] = [t if "function" in t else {"type": "function", "function": t} for t in row["tools"]]
+            request["tools"] = openai_tools(row["tools"])
         yield (
             request,
             {

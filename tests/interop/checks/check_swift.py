@@ -9,7 +9,7 @@ os.environ["USE_HF"] = "1"
 from _common import FOLDER, MODEL, ids, mask, run, same, tokens
 
 os.chdir(FOLDER)
-FAMILY = ["--model_type", "llama3_2", "--template", "llama3_2"]
+FAMILY = ["--model_type", "llama", "--template", "llama3_2"]
 CPU = ["--max_steps", "1", "--use_cpu", "true", "--logging_steps", "1", "--torch_dtype", "float32"]
 
 
@@ -17,7 +17,7 @@ def template():
     from swift.model import get_processor
     from swift.template import get_template
 
-    processor = get_processor(str(MODEL), model_type="llama3_2")
+    processor = get_processor(str(MODEL), model_type="llama")
     one = get_template(processor, template_type="llama3_2", use_chat_template=False, loss_scale="default")
     one.set_mode("train")
     return one
@@ -48,7 +48,7 @@ def read():
 def trained():
     losses = []
     for command, name in (("rlhf", "dpo"), ("rlhf", "kto"), ("sft", "sft")):
-        call = [sys.executable, "-m", f"swift.cli.{command}", f"{name}.yaml", *FAMILY, *CPU]
+        call = [sys.executable, "-m", "swift.cli.main", command, f"{name}.yaml", *FAMILY, *CPU]
         done = subprocess.run(call, capture_output=True, text=True, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
         assert done.returncode == 0, done.stderr[-400:]
         (log,) = (FOLDER / f"out-{name}").glob("*/logging.jsonl")

@@ -36,7 +36,6 @@ def read():
 
 
 def config():
-    from hydra.errors import ConfigCompositionException
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
 
@@ -45,7 +44,8 @@ def config():
     composed("sft")
     try:
         composed("grpo", ["actor_rollout_ref.actor.beta=1"])
-    except ConfigCompositionException:
+    except Exception as error:
+        assert "actor.beta" in str(error) or "beta" in str(error), error
         return "Hydra composes grpo.yaml and sft.yaml and refuses an unknown key; validate_config passes (as SGLang)"
     raise AssertionError("an unknown key was taken")
 

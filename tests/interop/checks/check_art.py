@@ -25,6 +25,7 @@ def read():
 
 
 def tokenized():
+    from art.trajectories import TokenFlag
     from art.utils.trajectory_logging import read_trajectory_groups_parquet
 
     written = {(row["row"], int(row["side"])): row for row in tokens("groups")}
@@ -32,12 +33,14 @@ def tokenized():
     for group in read_trajectory_groups_parquet("trajectories.parquet"):
         for n, trajectory in enumerate(group.trajectories):
             own = written[group.metadata["group_id"], n]
-            result = trajectory.tokenize(model=own["policy"])
-            rows = list(result) if isinstance(result, (list, tuple)) else [result]
-            read = max(rows, key=lambda row: len(row.token_ids))
-            same(list(read.token_ids), ids(own), "tokens")
-            count += sum(mask(own))
-    return f"Trajectory.tokenize gives the same ids; {count} sampled"
+            read = trajectory.tokenize(model=own["policy"])
+            sampled = [int(bool(flag & TokenFlag.SAMPLED)) for flag in read.flags]
+            same(list(read.tokens), ids(own), "tokens")
+            same(sampled, mask(own), "sampled tokens")
+            if own["log_probs"] is not None:
+                same([x for x, one in zip(read.logprobs, sampled) if one], own["log_probs"], "log-probabilities")
+            count += sum(sampled)
+    return f"Trajectory.tokenize gives the same ids and log-probabilities, and {count} tokens as sampled: our masks"
 
 
 run(read=read, replayed=tokenized)
