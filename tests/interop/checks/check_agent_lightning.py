@@ -11,9 +11,12 @@ sys.path.insert(0, str(FOLDER))
 
 def replayed():
     from agentlightning.schemas import EventCreate, RolloutCreate
+    from agentlightning.hooks import load_hooks
     from replay import attempt, events
 
-    count = 0
+    hooks, count = load_hooks("hooks.py"), 0
+    asked = [hooks.on_enqueue(RolloutCreate(input={"instance_id": "a"}, is_train=True)).input["member"] for _ in "ab"]
+    same(asked, [0, 1], "members")
     for own in tokens("groups"):
         row = attempt("attempts.jsonl", own["row"], int(own["side"]))
         made = [EventCreate(**event) for event in events(row)]

@@ -54,7 +54,7 @@ def replay():
     return f"{count} logged attempts through AgentExecutor: ids, ranges, log-probabilities, rewards"
 
 
-def config():
+def flags():
     import re
 
     cli = {
@@ -68,4 +68,4 @@ def config():
     return "each flag of the scripts is one that its command line declares (names compared; not parsed: it needs CUDA)"
 
 
-run(read=read, config=config, replayed=replay)
+run(read=read, flags=flags, replayed=replay)

@@ -41,7 +41,10 @@ AGENT_LIGHTNING = Target(
         Lost("advantage", ("groups",), "it computes its own from the rewards"),
     ),
     notes=(
-        "Its controller runs `replay:Replay` with `runner_type=local`; no module of its own is changed.",
+        (
+            "Start `agl-server` and `agl-controller runner_type=local` in this folder: the controller runs "
+            "`replay:Replay`, and `hooks.py` numbers the attempts of a task. No run with its server was recorded."
+        ),
         "A group's size is one number for all tasks: smaller groups repeat their attempts.",
         "It trains with veRL 0.8 and vLLM, and needs a GPU; it has no DPO and no SFT.",
     ),

@@ -33,9 +33,6 @@ class Replay:
         import httpx
 
         row = attempt(os.environ["FLY_FILE"], os.environ["FLY_INSTANCE"], int(os.environ.get("FLY_MEMBER", "0")))
-        rollout, attempt_id = os.environ["AGL_ROLLOUT_ID"], os.environ["AGL_ATTEMPT_ID"]
-        path = f"/api/rollouts/{rollout}/attempt/{attempt_id}/events"
         key = {"Authorization": f"Bearer {os.environ['AGL_KEY']}"}
-        with httpx.Client(base_url=os.environ["AGL_SERVER_URL"], headers=key) as server:
-            for event in events(row):
-                server.post(path, json=event).raise_for_status()
+        for event in events(row):
+            httpx.post(os.environ["AGL_EVENT_URL"], json=event, headers=key).raise_for_status()
