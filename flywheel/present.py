@@ -13,7 +13,18 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, TypeGuard
 
-from flywheel.records import FRESH, EvalReport, MetricRow, Promotion, RoundManifest, RuleResult, Verdict
+from flywheel.records import (
+    FRESH,
+    EvalReport,
+    MetricRow,
+    Promotion,
+    Race,
+    RaceCandidate,
+    RaceHeat,
+    RoundManifest,
+    RuleResult,
+    Verdict,
+)
 
 MISSING = "-"
 NAMED = 3  # names that a sentence holds; -v prints the others
@@ -207,6 +218,35 @@ def training_end(manifest: RoundManifest) -> str:
         return f"{where} (train.max_kl {number(manifest.max_kl)})"
     last = manifest.kl_curve[-1]
     return f"{where}; stopped by train.max_kl {number(manifest.max_kl)}: {number(last.kl)} at step {last.step:,}"
+
+
+def race_lines(race: Race) -> list[str]:
+    """Return a race: on what and within which budget, then a line a candidate; one line where none was held."""
+    if race.state == "none" and not race.candidates:
+        return [f"none: {race.reason}"]
+    raced = [candidate for candidate in race.candidates if not candidate.why]
+    cases = f"{count(race.tasks, 'development task')}, {count(race.cases, 'case')} of {race.suite}"
+    known = f", {race.known:,} of them trained on before" if race.known else ""
+    budget = f"at most {race.tokens:,} trained tokens in {count(race.rungs, 'rung')}"
+    shown = f"{count(len(raced), 'method')} on {cases}{known}; {budget}"
+    parent = f"; the parent has {level(race.parent_score, binary=race.binary)}" if race.parent_score is not None else ""
+    first = f"none: {race.reason}" if race.state == "none" else f"{shown}{parent}"
+    return [first, *(f"{one.method}: {_raced(one, race)}" for one in race.candidates)]
+
+
+def _raced(candidate: RaceCandidate, race: Race) -> str:
+    """Return what a candidate scored, rung by rung."""
+    if candidate.why:
+        return f"not raced: {candidate.why}"
+    won = ["best"] if race.winner == candidate.method else []
+    return "; ".join([*(_heat(heat, race) for heat in candidate.heats), *won]) or f"{candidate.rows:,} rows"
+
+
+def _heat(heat: RaceHeat, race: Race) -> str:
+    if heat.error:
+        return f"rung {heat.rung}: not trained: {heat.error}"
+    change = f"{difference(heat.delta, binary=race.binary)} {interval(heat.low, heat.high, binary=race.binary)}"
+    return f"rung {heat.rung}, {heat.tokens:,} tokens: {level(heat.score, binary=race.binary)}, {change}"
 
 
 def metric_name(row: MetricRow) -> str:

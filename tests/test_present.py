@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from flywheel import present
-from flywheel.records import FRESH, KlPoint, Promotion, RuleResult, Verdict
+from flywheel.records import FRESH, KlPoint, Promotion, Race, RaceCandidate, RaceHeat, RuleResult, Verdict
 from tests.report.sample import full_data, manifest
 from tests.reports import row
 
@@ -220,3 +220,35 @@ def test_tables_are_counted_by_what_people_count() -> None:
     assert present.table_counts("tasks", {"tasks": 402}, counts) == "67 tasks of 402 episodes"
     assert present.table_counts("opinions", {"opinions": 1144, "corrections": 0}, {}) == "1,144 opinions"
     assert present.table_counts("links", {"links": 0, "policies": 0}, {}) == "nothing"
+
+
+def test_a_race_names_who_ran_for_how_much_and_who_did_not() -> None:
+    heat = RaceHeat(rung=1, rows=9, tokens=900, score=0.5, delta=0.25, low=0.1, high=0.4)
+    planned = Race(
+        state="planned",
+        reason="the race decides",
+        tasks=12,
+        known=3,
+        suite="shop",
+        cases=12,
+        tokens=1_800,
+        rungs=1,
+        candidates=[
+            RaceCandidate(method="sft", rows=9),
+            RaceCandidate(method="expert", rows=8),
+            RaceCandidate(method="dpo", rows=0, why="0 pairs"),
+        ],
+    )
+    first, *others = present.race_lines(planned)
+    assert first.startswith(
+        "2 methods on 12 development tasks, 12 cases of shop, 3 of them trained on before; at most "
+    )
+    assert first.endswith("; at most 1,800 trained tokens in 1 rung")
+    assert others == ["sft: 9 rows", "expert: 8 rows", "dpo: not raced: 0 pairs"]
+    ran = [RaceCandidate(method="sft", rows=9, heats=[heat]), *planned.candidates[1:]]
+    won = planned.model_copy(update={"state": "won", "winner": "sft", "parent_score": 0.25, "candidates": ran})
+    first, best, *_ = present.race_lines(won)
+    assert first.endswith("in 1 rung; the parent has 25.0%")
+    assert best == "sft: rung 1, 900 tokens: 50.0%, +25.0 pp [+10, +40]; best"
+    assert (planned.raced, won.raced) == (0, 1)
+    assert present.race_lines(Race(state="none", reason="train.race is 0")) == ["none: train.race is 0"]

@@ -26,8 +26,8 @@ from flywheel.errors import UsageError
 from flywheel.records import METHODS
 
 if TYPE_CHECKING:
-    from flywheel.records import DataCard, EvalReport, Plan, Promotion, RoundManifest
-    from flywheel.results.rounds import DiffAnswer, LogsEvalAnswer
+    from flywheel.records import DataCard, EvalReport, Plan, Promotion, Race, RoundManifest
+    from flywheel.results.rounds import DiffAnswer, LogRow, LogsEvalAnswer
 
 commands = typer.Typer()
 RoundOption = Annotated[int | None, typer.Option("--round", help="Number of the round; default: the next.", min=1)]
@@ -80,6 +80,7 @@ def _plan_lines(p: Plan, options: str, *, verbose: bool) -> list[str]:
         [f"round {p.round}", f"from {present.the_round(p.parent)} ({p.start_reason})"],
         ["base", f"{p.base_model} @ {p.base_model_sha256[:12]}"],
         ["method", f"{p.method}: {p.method_reason}"],
+        *_race_rows(p.race),
         ["reference", p.reference],
         ["rows", f"{p.rows:,} of {p.tasks:,} tasks{mix}, dataset {p.dataset_sha256[:12]}"],
         [
@@ -92,9 +93,17 @@ def _plan_lines(p: Plan, options: str, *, verbose: bool) -> list[str]:
     lines = columns(rows) + funnel_lines(p.counts) + monitor_lines(p.monitors, verbose=verbose)
     if p.same_as is not None:
         return [*lines, f"no new data: the round would repeat round {p.same_as}"]
+    if p.race is not None and p.race.state == "lost":
+        return [*lines, f"no method is worth a round; to train one all the same: flywheel train --method {p.method}"]
     if any(row.level == "red" for row in p.monitors):
         return [*lines, "a red monitor blocks training; to override: flywheel train --force --reason WHY"]
     return [*lines, f"next  flywheel train --round {p.round}{options}"]
+
+
+def _race_rows(race: Race | None) -> list[list[str]]:
+    """Return a race as rows, with its name before the first."""
+    lines = present.race_lines(race) if race is not None else []
+    return [["race" if place == 0 else "", line] for place, line in enumerate(lines)]
 
 
 def _card_rows(card: DataCard, *, grouped: bool) -> list[list[str]]:
@@ -170,6 +179,7 @@ def _saved_plan(path: Path) -> Plan:
 def _train_lines(m: RoundManifest, *, already: bool) -> list[str]:
     rows = [
         ["method", f"{m.method}: {m.method_reason}"],
+        *_race_rows(m.race),
         ["rows", f"{m.counts.get('kept', 0):,}"],
         *([["trained", present.training_end(m)]] if m.stopped else []),
         ["adapter", f"{m.adapter_sha256[:12]}   {present.size(sum(o.size_bytes for o in m.outputs))}"],
@@ -364,12 +374,17 @@ def log(
     answer = current.project().log(limit)
     rows = [["round", "state", "method", "from", "rows", "steps", "KL", "primary metric", ""]]
     rows += [
-        [str(r.round), r.state, r.method, "base" if r.parent is None else str(r.parent), f"{r.rows:,}",
+        [str(r.round), r.state, _chosen(r), "base" if r.parent is None else str(r.parent), f"{r.rows:,}",
          present.count(r.steps or None), present.number(r.kl), r.metric, " ".join(r.aliases)]
         for r in answer.rounds
     ]  # fmt: skip
     lines = columns(rows, right=(0, 4, 5, 6)) if answer.rounds else ["no rounds yet", "next  flywheel plan"]
     current.out.result(lines, answer)
+
+
+def _chosen(row: LogRow) -> str:
+    """Return a round's method, and of how many it was the best."""
+    return f"{row.method}, best of {row.raced}" if row.raced else row.method
 
 
 @commands.command()

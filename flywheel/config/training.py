@@ -43,7 +43,8 @@ class TrainConfig(Section):
 
     method: MethodSetting = Field(
         default="auto",
-        description="'auto': SFT while the start policy rarely makes a well-formed call, then DPO. "
+        description="'auto': SFT while the start policy rarely makes a well-formed call; then what wins a race of the "
+        "methods on a part of the training tasks, or DPO where there are too few. "
         + "; ".join(f"'{name}' trains on {method.learns}" for name, method in METHODS.items())
         + ".",
     )
@@ -60,6 +61,17 @@ class TrainConfig(Section):
         default=0.8, ge=0, le=1, description="Rate of well-formed calls under which 'auto' chooses SFT."
     )
     probe_prompts: int = Field(default=32, ge=1, description="Training prompts on which that rate is measured.")
+    race: float = Field(
+        default=0.1,
+        ge=0,
+        le=0.5,
+        description="Share of the training tasks that 'auto' sets apart to race the methods on; 0: no race.",
+    )
+    race_tokens: int = Field(
+        default=0,
+        ge=0,
+        description="Most tokens that a race trains on, every candidate and pass counted; 0: as many as the round.",
+    )
     min_rows: int = Field(default=8, ge=1, description="Fewest rows from the logs that a round must hold.")
     max_rows: int = Field(
         default=20_000, ge=1, description="Most rows of a round: one of every task before a second of any."

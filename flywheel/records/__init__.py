@@ -46,6 +46,7 @@ from flywheel.records.events import (
 from flywheel.records.forgetting import Certificate, TaintedRound
 from flywheel.records.methods import METHODS, TRAINED_TABLES, Method, MethodSetting
 from flywheel.records.nights import Need, Night, NightStage
+from flywheel.records.race import Race, RaceCandidate, RaceHeat
 from flywheel.records.replay import Fixture, ReplayScenario
 from flywheel.records.rounds import (
     FRESH,
@@ -117,6 +118,9 @@ __all__ = [
     "PreferencePair",
     "Promotion",
     "Quarantined",
+    "Race",
+    "RaceCandidate",
+    "RaceHeat",
     "Record",
     "Reliability",
     "ReplayScenario",

@@ -74,7 +74,7 @@ class Dataset:
         exported: its form in `flywheel export`; "" where it has none.
     """
 
-    name: Literal["examples", "pairs", "actions", "groups", "scenarios", "hints"]
+    name: Literal["examples", "pairs", "actions", "groups", "scenarios", "hints", "successes"]
     table: TrainedTable
     inputs: tuple[str, ...] = ()
     sides: tuple[str, ...] = ()
@@ -88,8 +88,9 @@ GROUPS = Dataset("groups", _GROUPS, inputs=("groups",), exported="groups")
 SCENARIOS = Dataset("scenarios", _SCENARIOS, inputs=("fixtures", "scenarios"))
 
 HINTS = Dataset("hints", _EXAMPLES, sides=("completion",))
+SUCCESSES = Dataset("successes", _EXAMPLES, sides=("completion",))
 
-DATASETS = (EXAMPLES, PAIRS, ACTIONS, GROUPS, SCENARIOS, HINTS)
+DATASETS = (EXAMPLES, PAIRS, ACTIONS, GROUPS, SCENARIOS, HINTS, SUCCESSES)
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,16 @@ METHODS: dict[str, TrainingMethod] = {
     "sft": TrainingMethod(
         EXAMPLES,
         "successful actions",
+        "flywheel.stages.train.sft:train",
+        epochs="sft_epochs",
+        rate="sft_learning_rate",
+        peak=1e-3,
+        max_kl=12.0,
+        reference=False,
+    ),
+    "expert": TrainingMethod(
+        SUCCESSES,
+        "the start policy's own successful actions (expert iteration)",
         "flywheel.stages.train.sft:train",
         epochs="sft_epochs",
         rate="sft_learning_rate",

@@ -12,6 +12,7 @@ from flywheel.records.base import Document, Record
 from flywheel.records.candidates import GateEvidence
 from flywheel.records.estimates import OffPolicyEstimate
 from flywheel.records.methods import Method
+from flywheel.records.race import Race
 
 FRESH = "fresh"  # the slice of the primary metric's cases on which no candidate before this one was looked at
 
@@ -65,6 +66,7 @@ class RoundManifest(Document):
     state: Literal["planned", "built", "trained", "evaluated", "promoted", "held", "failed", "retired"]
     method: Method = Field(description="What was trained.")
     method_reason: str = Field(description="Why this method, with the numbers that decided.")
+    race: Race | None = Field(default=None, description="How `auto` chose the method; null where it was asked for.")
     parent: int | None = Field(default=None, description="Round whose adapter this one starts from; null = base.")
     reference: Literal["parent", "base", "none"] = Field(description="Reference policy of the loss.")
     base_model: str = Field(description="Base model as configured.")
@@ -142,6 +144,7 @@ class Plan(Document):
     round: int = Field(ge=1, description="Number of the round.")
     method: Method = Field(description="What will be trained.")
     method_reason: str = Field(description="Why this method, with the numbers that decided.")
+    race: Race | None = Field(default=None, description="How `auto` chose the method; null where it was asked for.")
     parent: int | None = Field(description="Round whose adapter it starts from; null = base.")
     start_reason: str = Field(description="Why it starts there.")
     reference: Literal["parent", "base", "none"] = Field(description="Reference policy of the loss.")

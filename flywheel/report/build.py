@@ -81,6 +81,7 @@ def _environment() -> Environment:
         "typeset": typeset,
         "the_round": present.the_round,
         "showed_nothing": present.showed_nothing,
+        "race_lines": present.race_lines,
         "fragment": lambda episode: quote("episode-" + clean(episode), safe=""),
     }
     for words in (

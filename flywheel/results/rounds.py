@@ -66,6 +66,7 @@ class LogRow(Record):
     round: int
     state: str
     method: str
+    raced: int = Field(default=0, description="Methods of which it was the best in a race; 0 where none was held.")
     parent: int | None
     rows: int
     steps: int = Field(default=0, description="Optimiser steps that the adapter has taken; 0 where not recorded.")

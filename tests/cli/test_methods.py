@@ -30,5 +30,5 @@ def test_an_unknown_method_is_named_with_those_there_are(project: Path, command:
 
     assert done.returncode == 1
     assert "unknown training method `ppo`" in done.stderr
-    assert "auto, sft, dpo, grpo, kto, grpo-replay" in done.stderr
+    assert "auto, sft, expert, dpo, grpo, kto, grpo-replay" in done.stderr
     assert "Traceback" not in done.stderr

@@ -16,6 +16,9 @@ from flywheel.records import (
     Night,
     NightStage,
     Promotion,
+    Race,
+    RaceCandidate,
+    RaceHeat,
     RoundManifest,
     RuleResult,
     content_id,
@@ -395,6 +398,15 @@ def hostile_data(text: str) -> ReportData:
         project=text,
         manifest=manifest(
             method_reason=text,
+            race=Race(
+                state="won",
+                reason=text,
+                suite=text,
+                metric=text,
+                candidates=[
+                    RaceCandidate(method="sft", rows=1, heats=[RaceHeat(rung=1, rows=1, tokens=1, error=text)])
+                ],
+            ),
             counts={"considered": 2, "kept": 1, "dropped: " + text: 1, "note: " + text: 1},
             config={text: text},
             base_model=text,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -113,15 +113,10 @@ class PolicyScorer:
         return [CaseScore(**{**s, "score": math.nan if s["score"] is None else s["score"]}) for s in cached]
 
     def _attempted(self, side: Side, suite: Suite, cfg: EvalConfig) -> list[CaseScore]:
-        """Return scores of greedy answers, or means of sampled ones; a suite that asks for no answer is run once."""
-        plain, attempts = self._plain(side.number), list[Sequence[CaseScore]]()
-        for number in range(cfg.samples):
-            drawing = plain.drawing(Draw(cfg.temperature, cfg.seed + number)) if cfg.samples > 1 else plain
-            policy: Policy = FewShot(drawing, side.name, side.examples) if side.examples else drawing
-            attempts.append(suite.evaluator(policy, self.holdout, cfg))
-            if not drawing.wrote:
-                break
-        return mean_scores(attempts)
+        def seen(drawing: Policy) -> Policy:
+            return FewShot(drawing, side.name, side.examples) if side.examples else drawing
+
+        return attempted_scores(self._plain(side.number), suite, self.holdout, cfg, seen)
 
     def log_probs(self, number: int | None, asks: Sequence[Ask], temperature: float) -> list[float | None]:
         """Return the log-probability of each completion to a round or the base, in nats; None where it is too long."""
@@ -163,6 +158,27 @@ class PolicyScorer:
         if number not in self._adapters:
             self._adapters[number] = self._ctx.registry.sound_adapter(number)
         return self._policies.policy(self._adapters[number], round_name(number), self._adapter_sha256(number))
+
+
+def attempted_scores(
+    plain: HFPolicy, suite: Suite, holdout: Holdout, cfg: EvalConfig, seen: Callable[[Policy], Policy] = lambda p: p
+) -> list[CaseScore]:
+    """Return scores of greedy answers, or means of sampled ones; a suite that asks for no answer is run once.
+
+    Args:
+        plain: the policy, greedy.
+        suite: the evaluator.
+        holdout: its cases.
+        cfg: how many answers, and their temperature.
+        seen: what the evaluator is given instead of the policy.
+    """
+    attempts = list[Sequence[CaseScore]]()
+    for number in range(cfg.samples):
+        drawing = plain.drawing(Draw(cfg.temperature, cfg.seed + number)) if cfg.samples > 1 else plain
+        attempts.append(suite.evaluator(seen(drawing), holdout, cfg))
+        if not drawing.wrote:
+            break
+    return mean_scores(attempts)
 
 
 def mean_scores(attempts: Sequence[Sequence[CaseScore]]) -> list[CaseScore]:

@@ -18,7 +18,17 @@ from flywheel.pipeline.build.run import explain_stage
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.inspect.show import show
 from flywheel.pipeline.rewards.outcomes import recorded
-from flywheel.present import attempt_outcome, count, metric_change, outcome, percent, rule_mark, the_round, training_end
+from flywheel.present import (
+    attempt_outcome,
+    count,
+    metric_change,
+    outcome,
+    percent,
+    race_lines,
+    rule_mark,
+    the_round,
+    training_end,
+)
 from flywheel.results.inspect import ExplainAnswer
 from flywheel.stages.gate import rule_names
 from flywheel.stages.labelling.posterior import Contribution, Posterior, Vote, scope_of
@@ -94,6 +104,10 @@ def _round(ctx: Context, number: int) -> list[str]:
         f"Reference policy: {manifest.reference}.",
         f"Method: {manifest.method}: {manifest.method_reason}",
     ]
+    if manifest.race is not None:
+        lines += [
+            f"Race: {line}" if place == 0 else f"- {line}" for place, line in enumerate(race_lines(manifest.race))
+        ]
     if manifest.stopped:
         lines.append(f"Trained: {training_end(manifest)}.")
     if manifest.error:

@@ -108,6 +108,7 @@ def log(registry: Registry, limit: int | None = None) -> LogAnswer:
                 round=number,
                 state=manifest.state,
                 method=manifest.method,
+                raced=manifest.race.raced if manifest.race is not None else 0,
                 parent=manifest.parent,
                 rows=manifest.counts.get("kept", 0),
                 steps=manifest.steps_taken,

@@ -19,8 +19,8 @@ from flywheel.pipeline.nightly.pipelines import find_recipe
 from flywheel.pipeline.pages.round_page import write_page
 from flywheel.pipeline.promote.promotion import decide_round
 from flywheel.pipeline.train.plan import make_plan
-from flywheel.pipeline.train.readiness import lacks_rows, lacks_tasks, rebuild_is_due
-from flywheel.pipeline.train.run import train_round
+from flywheel.pipeline.train.readiness import lacks_better, lacks_rows, lacks_tasks, rebuild_is_due
+from flywheel.pipeline.train.run import after_race, train_round
 from flywheel.present import count, table_counts, the_round
 from flywheel.records import Need, Promotion
 from flywheel.results.operations import RunAnswer, RunStage
@@ -114,6 +114,9 @@ class _Run:
         except EvidenceError as error:
             return [Need(what="rows to train on", have=error.have, need=error.need)]
         lacking_rows = [] if due else lacks_rows(self.ctx, planned)
+        if not lacking_rows and planned.plan.same_as is None:
+            planned = after_race(self.ctx, planned)
+            lacking_rows = lacks_better(planned)
         if not lacking_rows and planned.plan.same_as is not None:  # min_new_rows is 0
             return [Need(what=f"rows that differ from round {planned.plan.same_as}'s", have=0, need=1)]
         return lacking_rows

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any
 
 from flywheel.config import TrainConfig
@@ -81,23 +81,48 @@ def fit_rows(ctx: Context, rows: Sequence[Row], method: Method, funnel: Funnel) 
     return fitted
 
 
+def trained_tokens(fitted: Fitted, train: TrainConfig, method: Method) -> int:
+    """Return the tokens in the loss of all passes over a round's rows."""
+    return round(train.epochs(method) * sum(sum(sides) for _, *sides in fitted.tokens))
+
+
 def within_tokens(fitted: Fitted, train: TrainConfig, method: Method, funnel: Funnel) -> Fitted:
     """Return as many rows, in their order of content, as `train.max_tokens` allows in all passes, at least one.
 
-    Rows whose tokens are not known one by one (groups, attempts) are counted by the mean of a row.
+    Pairs and the demonstrations in addition to them keep their proportion, and a pair comes first.
     """
-    limit, rows = train.max_tokens / train.epochs(method), len(fitted.rows)
-    if not train.max_tokens or not rows:
+    if not train.max_tokens or not fitted.rows:
         return fitted
-    trained = [sum(sides) for _, *sides in fitted.tokens]
-    each = trained if len(trained) == rows else [round(sum(trained) / rows)] * rows
-    order = sorted(range(rows), key=lambda i: content_id(fitted.rows[i]))
-    kept = max(1, sum(total <= limit for total in accumulate(each[i] for i in order)))
-    funnel.dropped[OVER_BUDGET] += rows - kept
-    funnel.kept -= rows - kept
+    limit, tokens = train.max_tokens / train.epochs(method), _by_row(fitted)
+    order = _proportionate(fitted.rows)
+    totals = accumulate(sum(sum(sides) for _, *sides in tokens[i]) for i in order)
+    kept = max(1, sum(total <= limit for total in totals))
+    funnel.dropped[OVER_BUDGET] += len(order) - kept
+    funnel.kept -= len(order) - kept
     places = sorted(order[:kept])
-    tokens = [fitted.tokens[i] for i in places] if len(trained) == rows else fitted.tokens
-    return replace(fitted, rows=[fitted.rows[i] for i in places], tokens=tokens)
+    rows = [fitted.rows[i] for i in places]
+    return replace(fitted, rows=rows, tokens=[one for i in places for one in tokens[i]])
+
+
+def _by_row(fitted: Fitted) -> list[list[list[int]]]:
+    """Return the tokens of each row: one entry, or of a group one for each attempt with an action."""
+    every = iter(fitted.tokens)
+    return [list(islice(every, _entries(row))) for row in fitted.rows]
+
+
+def _entries(row: Row) -> int:
+    if "completions" not in row:
+        return 1
+    return sum(any(message["role"] == "assistant" for message in attempt) for attempt in row["completions"])
+
+
+def _proportionate(rows: Sequence[Row]) -> list[int]:
+    """Return the places of rows by content, so that every beginning has the whole's mix of pairs and demonstrations."""
+    kinds: dict[bool, list[int]] = {False: [], True: []}
+    for place in sorted(range(len(rows)), key=lambda i: content_id(rows[i])):
+        kinds["completion" in rows[place]].append(place)
+    turns = [(turn / len(places), alone, i) for alone, places in kinds.items() for turn, i in enumerate(places)]
+    return [i for _, _, i in sorted(turns, key=lambda one: one[:2])]
 
 
 def _shown(ctx: Context, rows: Sequence[Row], sides: tuple[str, ...], funnel: Funnel) -> list[Row]:

@@ -15,6 +15,7 @@ from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.train.mix import trained_on
 from flywheel.pipeline.train.plan import PlannedRound, differing_keys
+from flywheel.present import count, the_round
 from flywheel.records import Need, Split
 
 
@@ -31,6 +32,15 @@ def lacks_tasks(ctx: Context) -> list[Need]:
 def lacks_rows(ctx: Context, planned: PlannedRound) -> list[Need]:
     """Return what the planned round lacks to be worth training."""
     return _if_missing(_rows(ctx, planned))
+
+
+def lacks_better(planned: PlannedRound) -> list[Need]:
+    """Return that no method is worth training, where the race has shown that."""
+    race = planned.plan.race
+    if race is None or race.state != "lost":
+        return []
+    what = f"methods as good as {the_round(planned.plan.parent)} on {count(race.tasks, 'development task')}"
+    return [Need(what=what, have=0, need=1)]
 
 
 def _if_missing(need: Need) -> list[Need]:

@@ -1,5 +1,6 @@
 """Executing a plan: dataset and manifest first, then the trainer's process, then the adapter's hashes.
 
+First the race of the methods, where `auto` holds one (`pipeline/train/race`); it leaves nothing but what is remembered.
 Order of writes, each atomic: data/train.jsonl, data/origins.jsonl, config.toml, manifest.json (state built), adapter/
 (by the trainer), manifest.json (state trained). Killed anywhere, the same command again goes on from what is there.
 """
@@ -13,16 +14,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from flywheel.config import Config, render_default_config
-from flywheel.errors import FlywheelError, TrainError, UsageError
-from flywheel.extensions import TrainResult, TrainSpec
+from flywheel.config import render_default_config
+from flywheel.errors import EvidenceError, FlywheelError, TrainError, UsageError
+from flywheel.extensions import TrainResult
 from flywheel.io import files
-from flywheel.pipeline.context import Context, served_rounds
+from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.protocol import protocol_of, sha256_of
 from flywheel.pipeline.train.monitors import refuse_red
 from flywheel.pipeline.train.plan import PlannedRound, differing_keys, make_plan, round_config
 from flywheel.pipeline.train.provenance import ORIGINS
-from flywheel.records import METHODS, FileHash, KlPoint, Plan, RoundManifest
+from flywheel.pipeline.train.spec import train_spec
+from flywheel.records import FileHash, KlPoint, Plan, RoundManifest
 from flywheel.registry.registry import ADAPTER_WEIGHTS, DATASET, files_sha256
 from flywheel.stages.train.process.spec import launch
 
@@ -48,8 +50,13 @@ def train_round(
         UsageError: the round was begun under another configuration, or the saved plan no longer holds.
         TrainError: there is too little to train on, a monitor is red, or the trainer failed.
     """
-    begun = number in ctx.registry.numbers()
-    manifest = ctx.registry.manifest(number) if begun else _begin(ctx, make_plan(ctx, number), plan, reason)
+    if number in ctx.registry.numbers():
+        manifest = ctx.registry.manifest(number)
+    else:
+        to_race = plan is not None and plan.race is not None and plan.race.winner is None
+        planned = make_plan(ctx, number, remembered=not to_race)
+        _refuse_other(plan, planned.plan)
+        manifest = _begin(ctx, after_race(ctx, planned, reason, on_metrics), reason)
     if manifest.adapter_sha256:
         return manifest
     different = differing_keys(manifest.config, round_config(ctx))
@@ -61,18 +68,43 @@ def train_round(
     return _execute(ctx, manifest, on_metrics)
 
 
-def _begin(ctx: Context, planned: PlannedRound, saved: Plan | None, reason: str) -> RoundManifest:
+def after_race(
+    ctx: Context, planned: PlannedRound, reason: str = "", on_metrics: Callable[[dict[str, Any]], None] = lambda _: None
+) -> PlannedRound:
+    """Return a round's plan after the race of its methods, which is held now if it has not been.
+
+    Raises:
+        TrainError: a monitor is red, or the race cannot be held.
+    """
+    plan = planned.plan
+    if planned.racing is None or plan.race is None or plan.race.state != "planned":
+        return planned
+    refuse_red(plan.round, plan.monitors, reason)
+    planned.racing.run(on_metrics)
+    return make_plan(ctx, plan.round)
+
+
+def _refuse_other(saved: Plan | None, plan: Plan) -> None:
+    """Refuse a saved plan that is not the fresh one."""
+    if saved is None or saved == plan:
+        return
+    old, new = saved.model_dump(), plan.model_dump()
+    keys = ", ".join(k for k in new if old.get(k) != new[k])
+    raise UsageError(f"the saved plan no longer holds: {keys} changed", hint="make it again with `flywheel plan --out`")
+
+
+def _begin(ctx: Context, planned: PlannedRound, reason: str) -> RoundManifest:
     plan = planned.plan
     if plan.same_as is not None:
         raise UsageError(
             f"round {plan.round} would repeat round {plan.same_as}: same start, same rows, same configuration",
             hint="ingest more logs, or change a setting; another train.seed makes another adapter",
         )
-    if saved is not None and saved != plan:
-        old, new = saved.model_dump(), plan.model_dump()
-        keys = ", ".join(k for k in new if old.get(k) != new[k])
-        raise UsageError(
-            f"the saved plan no longer holds: {keys} changed", hint="make it again with `flywheel plan --out`"
+    if plan.race is not None and plan.race.state == "lost":
+        raise EvidenceError(
+            f"round {plan.round} is not trained: {plan.race.reason}",
+            hint=f"ingest more logs, or train it without a race: `flywheel train --method {plan.method}`",
+            need=1,
         )
     forced = refuse_red(plan.round, plan.monitors, reason)
     folder = ctx.registry.folder(plan.round)
@@ -85,43 +117,15 @@ def _begin(ctx: Context, planned: PlannedRound, saved: Plan | None, reason: str)
         k: getattr(plan, k) for k in RoundManifest.model_fields if k in Plan.model_fields and k != "schema_version"
     }
     manifest = RoundManifest(
-        **shared, state="built", dataset=[data], seed=ctx.config.train.seed, forced=forced, protocol=protocol_of(ctx)
+        **shared,
+        state="built",
+        dataset=[data],
+        seed=ctx.config.train.seed,
+        forced=forced,
+        protocol=protocol_of(ctx),
+        timings_s={"race": round(planned.race_seconds, 3)} if planned.racing is not None else {},
     )
     return ctx.registry.save(manifest)
-
-
-def _spec(ctx: Context, manifest: RoundManifest) -> TrainSpec:
-    folder = ctx.registry.folder(manifest.round)
-    return TrainSpec(
-        round=manifest.round,
-        method=manifest.method,
-        data=folder / DATASET,
-        out_dir=folder / "adapter",
-        work_dir=folder / "work",
-        base_model=manifest.base_model,
-        start_adapter=ctx.registry.adapter(manifest.parent),
-        reference=manifest.reference,
-        config=_placed(ctx),
-        seed=manifest.seed,
-        cache_dir=ctx.store.root / "cache",
-        behaviours=_served(ctx) if METHODS[manifest.method].behaviours else {},
-        project_dir=ctx.project,
-    )
-
-
-def _placed(ctx: Context) -> Config:
-    """Return the configuration with train.accelerate as a path that holds from any folder."""
-    train = ctx.config.train
-    if not train.accelerate:
-        return ctx.config
-    place = str(ctx.project / Path(train.accelerate).expanduser())
-    return ctx.config.model_copy(update={"train": train.model_copy(update={"accelerate": place})})
-
-
-def _served(ctx: Context) -> dict[str, str]:
-    """Return the adapters under whose round's name logs may say that they were served."""
-    adapters = {name: ctx.registry.adapter(n) for name, n in served_rounds(ctx).items()}
-    return {name: str(folder) for name, folder in adapters.items() if folder is not None}
 
 
 def _verify_inputs(ctx: Context, manifest: RoundManifest) -> None:
@@ -140,7 +144,7 @@ def _verify_inputs(ctx: Context, manifest: RoundManifest) -> None:
 def _execute(ctx: Context, manifest: RoundManifest, on_metrics: Callable[[dict[str, Any]], None]) -> RoundManifest:
     _verify_inputs(ctx, manifest)
     folder, started = ctx.registry.folder(manifest.round), time.monotonic()
-    spec = _spec(ctx, manifest)
+    spec = train_spec(ctx, manifest.round, manifest.method, manifest.parent, folder)
     try:
         result = launch(spec, on_metrics)
     except FlywheelError as error:
@@ -186,7 +190,7 @@ def _finished(manifest: RoundManifest, folder: Path, result: TrainResult, second
             "kl_curve": [KlPoint(step=step, kl=kl) for step, kl in result.kl],
             "checks": dict(result.checks),
             "versions": dict(result.versions),
-            "timings_s": {**result.timings_s, "total": round(seconds, 3)},
+            "timings_s": {**manifest.timings_s, **result.timings_s, "total": round(seconds, 3)},
         }
     )
 

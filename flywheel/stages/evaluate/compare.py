@@ -61,7 +61,7 @@ def compare(  # noqa: PLR0913 - two sides, and how they are compared
     candidate, baseline = ([s for s in scores if not s.unit] for scores in (candidate, baseline))
     ours, theirs = _by_metric(candidate, suite), _by_metric(baseline, suite)
     names = sorted(ours.keys() | theirs.keys())
-    headline = _headline(candidate, baseline)
+    headline = headline_metric(candidate, baseline)
     names.sort(key=lambda m: m != headline)
     rows: list[MetricRow] = []
     heads: list[Pair] = []
@@ -115,7 +115,7 @@ def _check(score: CaseScore, suite: str) -> None:
         )
 
 
-def _headline(candidate: Sequence[CaseScore], baseline: Sequence[CaseScore]) -> str:
+def headline_metric(candidate: Sequence[CaseScore], baseline: Sequence[CaseScore]) -> str:
     """Return the suite's headline metric: the one marked primary, else the first by name."""
     marked = sorted({s.metric for s in (*candidate, *baseline) if s.primary})
     every = marked or sorted({s.metric for s in (*candidate, *baseline)})
@@ -224,7 +224,7 @@ def build_report(  # noqa: PLR0913 - one keyword for each thing that identifies 
 def _gaps(candidate: Sequence[CaseScore], baseline: Sequence[CaseScore]) -> list[CaseGap]:
     """Return the cases of a suite's headline metric that the candidate lacks, over all and by slice, by their ids."""
     candidate, baseline = ([s for s in scores if not s.unit] for scores in (candidate, baseline))
-    headline = _headline(candidate, baseline)
+    headline = headline_metric(candidate, baseline)
     have = {s.case_id: s for s in baseline if s.metric == headline and not math.isnan(s.score)}
     ours = {s.case_id for s in candidate if s.metric == headline and not math.isnan(s.score)}
     slices = {

@@ -15,7 +15,7 @@ from flywheel.errors import TrainError
 from flywheel.funnel import Funnel
 from flywheel.io.user_files import matching_files, read_records
 from flywheel.records import GoldenRow, Message, content_id
-from flywheel.records.methods import ACTIONS, EXAMPLES, PAIRS, Dataset
+from flywheel.records.methods import ACTIONS, EXAMPLES, PAIRS, SUCCESSES, Dataset
 from flywheel.stages.selection.mix import chance
 
 NOT_SAMPLED = "golden, not sampled"
@@ -69,7 +69,7 @@ def _as_rows(golden: GoldenRow, place: str, dataset: Dataset, cfg: TrainConfig) 
         "task_id": content_id("golden", golden.id or place),
         "mix": "golden",
     }
-    if dataset is EXAMPLES:
+    if dataset in {EXAMPLES, SUCCESSES}:
         return [{**row, "completion": _answer(golden.completion or golden.chosen)}]
     if dataset is ACTIONS:
         sides = [(golden.completion or golden.chosen, True), (golden.rejected, False)]

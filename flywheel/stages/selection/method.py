@@ -1,4 +1,4 @@
-"""By which method a round is trained: the configured one, or SFT and then DPO by what the start policy can do."""
+"""By which method a round is trained where no race decides: the configured one, or SFT and then DPO."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ def choose_method(
     Raises:
         EvidenceError: too few rows for any method that fits.
     """
+    cold = is_cold(well_formed_rate, cfg)
     if well_formed_rate is None:
         rate = "rate of well-formed calls not measured"
     else:
-        side = "under" if well_formed_rate < cfg.cold_start_below else "not under"
+        side = "under" if cold else "not under"
         rate = (
             f"the start policy makes {percent(well_formed_rate, 0)} well-formed calls, "
             f"{side} train.cold_start_below {percent(cfg.cold_start_below, 0)}"
         )
-    cold = well_formed_rate is not None and well_formed_rate < cfg.cold_start_below
     methods = (cfg.method,) if cfg.method != "auto" else ("sft",) if cold else ("dpo", "sft")
     counts: dict[Method, int] = {}
     for method in methods:
@@ -58,7 +58,7 @@ def choose_method(
             name = METHODS[method].dataset.name
             other = f"; pairs: {counts['dpo']:,}, too few" if method != methods[0] else ""
             return MethodChoice(method, f"{why}; {name}: {have:,}, train.min_rows {cfg.min_rows:,}{other}")
-    missing = " and ".join(f"{have:,} {_short_of(method, dropped(method))}" for method, have in counts.items())
+    missing = " and ".join(f"{have:,} {short_of(method, dropped(method))}" for method, have in counts.items())
     tables = [METHODS[method].dataset.table.name for method in counts]
     stages = " and ".join(f"`flywheel explain {_MADE_BY.get(table, table)}`" for table in tables)
     raise EvidenceError(
@@ -69,7 +69,12 @@ def choose_method(
     )
 
 
-def _short_of(method: Method, dropped: Mapping[str, int]) -> str:
+def is_cold(well_formed_rate: float | None, cfg: TrainConfig) -> bool:
+    """Return whether the start policy must learn to make calls before preferences can teach it anything."""
+    return well_formed_rate is not None and well_formed_rate < cfg.cold_start_below
+
+
+def short_of(method: Method, dropped: Mapping[str, int]) -> str:
     """Return the rows of a method, and why there are not more of them, the commonest reason first."""
     reasons = sorted(((n, why) for why, n in dropped.items() if n), reverse=True)
     return METHODS[method].dataset.name + (
