@@ -1,4 +1,4 @@
-"""The fifth and sixth sets: dealt by the hash of a family's name, the fifth to mend by, the sixth only to measure."""
+"""The fifth and sixth sets, dealt by the hash of a family's name: the sixth was looked at when the eighth was there."""
 
 from __future__ import annotations
 
