@@ -69,10 +69,11 @@ def found(times: int) -> None:
     from flywheel.stages.ingest.redact import Redactor
 
     sys.path.insert(0, str(ROOT))
-    from benchmarks.needles import FAMILIES, FIFTH, FOURTH, HELD_OUT, SIXTH, THIRD, harmless, recall
+    from benchmarks.needles import EIGHTH, FAMILIES, FIFTH, FOURTH, HELD_OUT, SEVENTH, SIXTH, THIRD, harmless, recall
 
     looked_at = {"known": FAMILIES, "held out": HELD_OUT, "third": THIRD, "fourth": FOURTH, "fifth": FIFTH}
-    for name, families in (*looked_at.items(), ("unseen", SIXTH)):
+    looked_at |= {"sixth": SIXTH, "seventh": SEVENTH}
+    for name, families in (*looked_at.items(), ("unseen", EIGHTH)):
         for group, result in recall(families, times, 1, Redactor(RedactConfig(), b"key").payloads).items():
             missed = ", ".join(
                 f"{family} {count}" for family, count in result.missed.most_common(5) * (name != "unseen")

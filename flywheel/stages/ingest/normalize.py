@@ -89,10 +89,10 @@ def finished(rows: Sequence[Row], redactor: Redactor) -> list[Sequence[Any]]:
     """Return raw rows redacted and named, as columns."""
     columns: list[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [()] * len(_COLUMNS)
     at = dict(zip(_COLUMNS, columns, strict=True))
-    at["payload"] = redactor.payloads(at["payload"])
     for name in _SHORT:
         at[name] = [str(value) if value else None for value in at[name]]
-    redactor.expect(filter(None, chain(at["conversation_id"], *(at[name] for name in _SHORT), *at["ids"])))
+    shorts = filter(None, chain(at["conversation_id"], *(at[name] for name in _SHORT), *at["ids"]))
+    at["payload"] = redactor.payloads(at["payload"], shorts)
     for name in _SHORT:
         at[name] = redactor.names(at[name], redactor.text)
     at["conversation_id"], at["target"] = redactor.names(at["conversation_id"]), redactor.names(at["target"])

@@ -22,7 +22,7 @@ from flywheel.stages.ingest.allowed import Allowed, denied
 from flywheel.stages.ingest.jsontext import dumps, loads
 from flywheel.stages.ingest.patterns import GIVEN, KINDS, PLACED, Find
 from flywheel.stages.ingest.patterns.coded import BLOBBED, CODED, View, blobs, views
-from flywheel.stages.ingest.patterns.structure import in_columns, in_field, in_list, in_object, login_in
+from flywheel.stages.ingest.patterns.structure import in_columns, in_field, in_list, in_object, in_rows, login_in
 from flywheel.stages.ingest.quoted import JSON, values_in, with_escapes, without_escapes
 from flywheel.stages.ingest.screen import Screen, Screened, as_fields
 from flywheel.stages.ingest.users import Users
@@ -71,19 +71,24 @@ class Redactor:
         self._done: dict[tuple[str, str, tuple[Screened, ...]], tuple[str, list[str]]] = {}
         self._log: list[str] = []
         self._short: dict[str, str] = {}
-        self._harmless: set[str] = set()  # of one call of `expect`
+        self._harmless: set[str] = set()  # of the last short texts
         self._suspected: dict[str, tuple[Screened, ...]] = {}  # the same: what others may hold
 
-    def payloads(self, texts: Sequence[str]) -> list[str]:
+    def payloads(self, texts: Sequence[str], shorts: Iterable[str] = ()) -> list[str]:
         """Return JSON texts redacted: their strings, and the names of their fields; canonical as they were.
 
-        Most payloads hold nothing; polars finds those that may in two passes over all.
+        Most payloads hold nothing; polars finds those that may. With them it looks at short texts (ids, names), so that
+        `text` and `name` then give back those in which nothing can be as they are.
         """
         items = list(texts)
-        wanted = self._screen.wanted(texts)
+        new = [] if self._every else list({text for text in shorts if text not in self._short})
+        wanted = self._screen.wanted([*items, *as_fields(_ID, new)])
+        suspected = {text: wanted[row] for row, text in enumerate(new, len(items)) if row in wanted}
+        self._harmless = set(new).difference(suspected)
+        self._suspected = {_split(text)[1]: self._in_order(kinds) for text, kinds in suspected.items()}
         self._done.clear()
         self._log.clear()
-        for row in range(len(texts)) if self._every else sorted(wanted):
+        for row in range(len(items)) if self._every else sorted(row for row in wanted if row < len(items)):
             items[row] = self._payload(texts[row], self._in_order(wanted.get(row, ())))
         return items
 
@@ -107,15 +112,6 @@ class Redactor:
         elif known != text:
             self._replace(text, self._kinds, _ID)  # counts it
         return known
-
-    def expect(self, texts: Iterable[str]) -> None:
-        """Look at many short texts at once; `text` then gives back those in which nothing can be as they are."""
-        new = [] if self._every else list({text for text in texts if text not in self._short})
-        wanted = self._screen.wanted(as_fields(_ID, new))
-        self._harmless = {text for row, text in enumerate(new) if row not in wanted}
-        rest = [_split(new[row])[1] for row in wanted]
-        kinds = self._screen.wanted(as_fields(_ID, rest))
-        self._suspected = {text: self._in_order(kinds.get(row, ())) for row, text in enumerate(rest)}
 
     def name(self, name: str) -> str:
         """Return an id redacted; in a kind:id only the id, so that both ways to write it stay equal."""
@@ -167,12 +163,21 @@ class Redactor:
     def _placed_in_list(self, items: list[Any], name: str) -> list[Any]:
         """Return a list without the secrets that its other items announce."""
         if not any(isinstance(item, str) for item in items):
-            return items
+            return self._in_rows(items)
         done: dict[int, str] = {}
         for n, find in in_list(items, name):
             if n not in done:
                 done[n] = self._replaced(items[n], "secret", find)
         return [done.get(n, item) for n, item in enumerate(items)] if done else items
+
+    def _in_rows(self, rows: list[Any]) -> list[Any]:
+        """Return rows without the secrets that the first one announces."""
+        cells = list(in_rows(rows))
+        rows = [list(row) for row in rows] if cells else rows
+        for row, column in cells:
+            text = rows[row][column]
+            rows[row][column] = self._replaced(text, "secret", Find(text, 0, len(text)))
+        return rows
 
     def _replaced(self, text: str, kind: str, find: Find) -> str:
         written = text[find.start : find.end]
@@ -231,6 +236,9 @@ class Redactor:
                 changes[cell] = self._replaced(cell, "secret", Find(cell, 0, len(cell)))
             pairs = [(key, item, placed[key]) for key, item in value.items()]
         elif isinstance(value, list):
+            for row, column in in_rows(value):
+                cell = value[row][column]
+                changes[cell] = self._replaced(cell, "secret", Find(cell, 0, len(cell)))
             pairs = [(name, old, new) for old, new in zip(value, self._placed_in_list(value, name), strict=True)]
         else:
             return

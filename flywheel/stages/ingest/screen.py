@@ -11,6 +11,8 @@ import polars as pl
 from flywheel.stages.ingest.patterns import Kind, Scan
 from flywheel.stages.ingest.patterns.hints import DIGITS
 
+_BETWEEN = ("},{", '","')  # objects, texts: no hint needs more than one side of it
+
 
 class Screened:
     """A kind, compiled."""
@@ -47,19 +49,35 @@ class Screen:
 
     def wanted(self, texts: Sequence[str]) -> dict[int, list[Screened]]:
         """Return the kinds that payloads may hold, by the place of those that may hold any."""
-        series = pl.Series(texts, dtype=pl.String())
         wanted: dict[int, list[Screened]] = {}
+        if not texts or not self._groups:
+            return wanted
+        payloads = pl.Series("piece", texts, dtype=pl.String())
+        pieces = _pieces(payloads)
+        different = pieces["piece"].unique()
         for searched, kinds in self._groups:
-            rows = pl.arange(len(texts), eager=True, dtype=pl.UInt32)
+            hinted = different
             for pattern in searched:
-                rows = rows.filter(series.gather(rows).str.contains(pattern))
-            if not len(rows):
+                hinted = hinted.filter(('"' + hinted).str.contains(pattern))  # no piece begins within a word
+            if not len(hinted):
                 continue
-            some = series.gather(rows)
+            rows = pieces.filter(pl.col("piece").is_in(hinted.implode()))["row"].unique().sort()
+            some = payloads.gather(rows)
             for kind in kinds:
                 for row in rows.gather(kind.among(some)):
                     wanted.setdefault(row, []).append(kind)
         return wanted
+
+
+def _pieces(payloads: pl.Series) -> pl.DataFrame:
+    """Return the pieces of payloads, cut between objects, each with its row.
+
+    A conversation's messages come again with each of its calls: only different pieces are searched.
+    """
+    pieces = payloads.to_frame().with_row_index("row")
+    for between in _BETWEEN:
+        pieces = pieces.with_columns(pl.col("piece").str.split(between, inclusive=True)).explode("piece")
+    return pieces
 
 
 def as_fields(name: str, texts: list[str]) -> list[str]:

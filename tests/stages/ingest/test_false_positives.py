@@ -25,15 +25,17 @@ SHARED = ROOT.parent / "shared" / "data"
 _IDS = ("conversation_id", "span_id", "parent_id", "tool_call_id", "target")
 
 # What stands in the shared logs and is what it is taken for: addresses in commits and in mails, telephones of offices,
-# the addresses of a container and of hosts that an agent pinged. Everything beside it would be a false positive.
+# the addresses of a container and of hosts that an agent pinged. In star customers say PINs and
+# answers to security questions (`secret`) and numbers of accounts ("my number is": `phone`). Everything beside it is a
+# false positive: the ids of intercode and the secrets of mini-swe-agent.
 FOUND = {
     "bfcl-tasks": {},
-    "intercode": {"ip": 61},
+    "intercode": {"ip": 61, "national_id": 16},
     "langfuse-traces": {},
-    "mini-swe-agent-deepseek": {"email": 250},
+    "mini-swe-agent-deepseek": {"email": 250, "secret": 2},
     "mint": {},
     "prime-environments": {"email": 155, "phone": 3},
-    "star": {},
+    "star": {"phone": 58, "secret": 750},
     "tau-bench": {"email": 154, "phone": 1},
     "tau2-bench": {"email": 402, "phone": 12},
     "verifiers-wiki-search": {},

@@ -248,6 +248,6 @@ NAMES = st.one_of(
 @given(st.lists(NAMES, max_size=6))
 def test_ids_that_were_looked_at_together_are_redacted_as_those_that_were_not(names: list[str]) -> None:
     alone, together = Redactor(RedactConfig(), b"k"), Redactor(RedactConfig(), b"k")
-    together.expect(names)
+    together.payloads([], names)
     assert together.names(names) == [alone.name(name) for name in names]
     assert together.counts == alone.counts

@@ -15,13 +15,13 @@ from flywheel.stages.ingest.patterns.hints import WORDS
 from flywheel.stages.ingest.patterns.kinds import Find, Scan, digits_of
 
 _PHONE_WORDS = (
-    r"phone|telephone|telefon|teléfono|telefono|téléphone|telefone|\btel\b|\btél\b|mobile|mobil\b|móvil|movil|\bhandy|rufnummer|durchwahl|festnetz"
+    r"phone|telephone|telefon|teléfono|telefono|téléphone|telefone|\btel\b|\btél\b|mobile|mobil\b|móv[ei]l|mov[ei]l|\bhandy|rufnummer|durchwahl|festnetz"
     r"|celular|\bcell\b|\bfax\b|whatsapp|\bsms\b|msisdn|portable|電話|携帯|手机|电话|手機|電話番号|फ़ोन|फोन|मोबाइल|전화|휴대폰|тел\b|телефон|telefoon"
     r"|call(?:ed)? (?:me|us|him|her|them|back)|ring (?:me|us)|text me|reach(?:ed)?(?: me| us)?|erreichbar|ruf\w* (?:mich|uns|sie)|contact(?: number| me| no)?"
     r"|\bmy number|number is|numéro|número de|nummer ist|dial\b|landline|callback|hotline"
 )
 _TRIGGER_PHONES = (
-    r"(?i:phone|telef|teléf|téléph|[^a-z]t[eé]l[^a-z]|mobil|móvil|movil|handy|rufnummer|durchwahl|celular|[^a-z]cell[^a-z]|[^a-z]fax|whatsapp|sms|msisdn|portable"
+    r"(?i:phone|telef|teléf|téléph|[^a-z]t[eé]l[^a-z]|mobil|móv[ei]l|mov[ei]l|handy|rufnummer|durchwahl|celular|[^a-z]cell[^a-z]|[^a-z]fax|whatsapp|sms|msisdn|portable"
     r"|call (?:me|us|him|her|them|back)|ring (?:me|us)|reach|erreichbar|ruf |contact|number is|my number|landline|dial |hotline|callback)[^0-9]{0,24}[0-9]"
     r"|(?:電話|携帯|手机|电话|手機|फ़ोन|फोन|मोबाइल|전화|휴대폰|тел)[^0-9]{0,12}[0-9]"
 )
@@ -38,6 +38,8 @@ _OTHER_BEFORE = re.compile(
     r"(?i)(?:order|invoice|ticket|tracking|isbn|account|item|product|case|ref(?:erence)?|serial|model|zip|id)\W{0,3}(?:no\.?|number|nr\.?|#|id)?\W{0,4}\Z"
 )
 _LEAST, _MOST = 7, 15
+_DAY = re.compile(r"(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:[0-2][0-9]|3[01])")
+_LONGEST_ID = 22
 _PASSPORT = 8  # characters of the longer ones
 
 
@@ -68,7 +70,27 @@ def _aba(text: str) -> bool:
     return district and sum(int(d) * w for d, w in zip(text, (3, 7, 1) * 3, strict=True)) % 10 == 0
 
 
+# What countries call the number of a person, a taxpayer or an insured: the words in any case, short ones as written.
+_LONG_NAMES = (
+    r"steuernummer|st\.-?nr|steuer-?id\w*|versicherungsnummer|sv-?nummer|sv-?nr|rentenversicherung\w*|personalausweis\w*|ausweisn\w*|perso-nr|personnummer"
+    r"|fødselsnummer|cpr-nummer|henkilötunnus|hetu\b|rodné číslo|rijksregister\w*|num[ée]ro national|num[ée]ro avs|contribuinte|contribuyente|kimlik no"
+    r"|снилс|инн\b|паспорт|身份证号?|主民登録|個人番号|マイナンバー|my number|주민등록번호|주민번호|c[ée]dula|tax file number|ird number|social insurance number|national insurance number"
+    r"|unique taxpayer reference|taxpayer (?:id|reference)|employer identification number|emirates id|teudat zehut|israeli id|thai id|voter id|epic no|gst(?:in)? ?(?:number|no)?\b"
+    r"|south african id|id number|identity (?:card|number)|mykad|เลขประจำตัวประชาชน|medicare (?:id|card|number)|passeport|pasaporte|permis|partita iva|p\.\s?iva|codice fiscale"
+    r"|documento|imei\b|vin\b|chassis number|tax[ _-]?(?:id|number|no)\b|nhs (?:number|no)|burgerservicenummer|numer pesel|licen[cs]e n(?:umber|o)|insurance number"
+)
+_SHORT_NAMES = (
+    r"CNPJ|CPF|DNI|NIE|NIF|CIF|RUT|CUIT|CUIL|CURP|C\.C\.|AHV|AVS|SVNR|SV-Nr|CPR|HETU|RČ|OIB|TCKN|SNILS|INN|RRN|UTR|NINO|EIN|ITIN|TIN|MBI|SIN|NAS|TFN|ABN|IRD|NRIC"
+    r"|HKID|EID|PESEL|NIP|REGON|BSN|NISS|INSZ|NIR|IdNr\.?|PPSN?|GSTIN|UTR|EPIC|IMEI|VIN|CF|C\.F\.|fnr"
+)
 _NUMBERS = (
+    _Number(
+        "national_id",
+        rf"(?:{_LONG_NAMES})|(?-i:(?<![A-Za-z0-9])(?:{_SHORT_NAMES})(?![A-Za-z0-9]))",
+        r"(?-i:[0-9A-Z]{1,6}(?:[ ./-]{0,2}[0-9A-Z]{1,6}){1,8}(?:\([0-9A-Z]\))?)",
+        lambda text: _has_digits(6)(text) and len(text) <= _LONGEST_ID and not _DAY.match(text),
+    ),
+    _Number("national_id", r"\brfc\b", r"[A-Z]{3,4}[0-9]{6}[A-Z0-9]{3}", bool, ("rfc",)),
     _Number("national_id", r"passport|reisepass|passnummer|pass-nr|passeport|pasaporte|passaporto|passaporte|护照|パスポート|paspoort", r"[A-Z]{0,3}[ -]?[0-9A-Z]{5,9}", _is_passport, ("passp", "reisep", "passn", "pass-", "passe", "pasap", "passap", "护照", "パスポート", "paspo")),
     _Number(
         "national_id",
@@ -78,7 +100,7 @@ _NUMBERS = (
         ("licen", "dl", "hrerschein", "permis"),
     ),
     _Number("national_id", r"\bpan\b|permanent account|income tax", r"[A-Z]{3}[PCHFATBLJG][A-Z][0-9]{4}[A-Z]", bool, ("pan", "permanent", "income")),
-    _Number("national_id", r"\bitin\b|\bein\b|employer id\w*|medicare|\bmbi\b|\bnhs\b|health card|insurance (?:id|no|number)|social insurance|\bsin\b|\btfn\b|tax file|curp|\brfc\b", r"[0-9A-Z]{2,5}(?:[ -]?[0-9A-Z]){4,14}", _has_digits(6), ("itin", "ein", "employer", "medicare", "mbi", "nhs", "health", "insurance", "sin", "tfn", "tax", "curp", "rfc")),
+    _Number("national_id", r"\bitin\b|\bein\b|employer id\w*|medicare|\bmbi\b|\bnhs\b|health card|insurance (?:id|no|number)|social insurance|\bsin\b|\btfn\b|tax file|curp", r"[0-9A-Z]{2,5}(?:[ -]?[0-9A-Z]){4,14}", _has_digits(6), ("itin", "ein", "employer", "medicare", "mbi", "nhs", "health", "insurance", "sin", "tfn", "tax", "curp", "rfc")),
     _Number("account", r"routing|\baba\b|\brtn\b|transit (?:no|number)", r"[0-9]{4}[ -]?[0-9]{4}[ -]?[0-9]", _aba, ("routing", "aba", "rtn", "transit")),
     _Number("account", r"bank[ _-]?(?:account|acct)|account[ _-]?(?:number|no)\b(?=[^\n]{0,60}(?:routing|bank|sort code|iban|bic|swift))|kontonummer|konto-?nr|checking account|savings account|sort[ _-]?code", r"[0-9](?:[ -]?[0-9]){5,16}", _has_digits(6), ("bank", "account", "konto", "sort")),
     _Number("secret", r"(?:private|wallet|secret|eth(?:ereum)?|signing)[ _-]?(?:private[ _-]?)?key|priv(?:ate)?[ _-]?key", r"(?:0x)?[0-9a-fA-F]{64}", bool, ("key",)),
@@ -119,7 +141,7 @@ def numbers(kind: str, text: str, name: str) -> Iterator[Find]:
     """Yield what words announce, of one kind."""
     lowered = text.lower()
     for number, pattern in _PATTERNS:
-        if number.kind != kind or not any(part in lowered for part in number.parts):
+        if number.kind != kind or (number.parts and not any(part in lowered for part in number.parts)):
             continue
         for match in pattern.finditer(text):
             normal = _normal(number, match["value"])
@@ -143,15 +165,17 @@ def _normal(number: _Number, text: str) -> str:
     )
 
 
+_LONG_TRIGGER = _LONG_NAMES.replace(r"\b", "").replace(r"\w*", "").replace(r"\s", " ")
 _TRIGGER_IDS = (
     r"(?i:passport|reisepass|passnummer|pass-nr|passeport|pasaporte|passap|paspoort|licen[cs]e|[^a-z]dl[^a-z]|hrerschein|permis de|licencia|[^a-z]pan[^a-z]"
     r"|permanent account|income tax|[^a-z](?:itin|ein|mbi|nhs|sin|tfn|rfc)[^a-z]|medicare|health card|insurance|tax file|curp)[^\n]{0,32}[0-9]|护照|パスポート"
+    rf"|(?:(?i:{_LONG_TRIGGER})|[^A-Za-z0-9](?:{_SHORT_NAMES})[^A-Za-z0-9])[^\n]{{0,24}}[0-9]"
 )
 PHONED = Scan("phone", _TRIGGER_PHONES, phones, hint=WORDS, numbers=_PHONE_NAMED.pattern)
 ANNOUNCED = Scan("national_id", _TRIGGER_IDS, partial(numbers, "national_id"), hint=WORDS)
 ACCOUNT = Scan(
     "account",
-    r"(?i:routing|[^a-z]aba[^a-z]|[^a-z]rtn[^a-z]|transit n|kontonummer|konto-?nr|account|sort.?code).{0,40}[0-9]{4}",
+    r"(?i:routing|[^a-z]aba[^a-z]|[^a-z]rtn[^a-z]|transit n|kontonummer|konto-?nr|account|sort.?code).{0,40}[0-9]{2}",
     partial(numbers, "account"),
     hint=WORDS,
 )

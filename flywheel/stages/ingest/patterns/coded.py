@@ -7,10 +7,12 @@ long text with one `%40` is not looked at twice.
 
 from __future__ import annotations
 
+import binascii
 import html
 import re
 import unicodedata
-from base64 import b64decode
+import zlib
+from base64 import b32decode, b64decode
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -27,24 +29,41 @@ _ESCAPE = re.compile(
     rf"(?P<percent>(?:%[0-9A-Fa-f]{{2}})+)|(?P<entity>&(?:#[0-9]{{1,7}}|#[xX][0-9A-Fa-f]{{1,6}}|[A-Za-z]{{2,8}});)"
     rf"|\\+(?:u(?P<unit>[0-9A-Fa-f]{{4}})|x(?P<code>[0-9A-Fa-f]{{2}})|u\{{(?P<braced>[0-9A-Fa-f]{{2,4}})\}})|(?P<zero>[{_ZERO}])|(?P<wide>[{_WIDE}{_FOREIGN}])"
     rf"|(?<=[0-9A-Za-z])(?P<space>[{_SPACES}])(?=[0-9A-Za-z])|(?<=[0-9A-Za-z])(?P<dash>[{_DASHES}])(?=[0-9A-Za-z])"
-    r"|(?P<quoted>=[0-9A-F]{2}(?![0-9A-Za-z=]{2}=))(?<==40)"
+    r"|(?P<printable>(?:=[0-9A-F]{2}){3,}|=(?:40|3[AD])(?![0-9A-F]{2}=)|(?<=[^\n]{40})=\r?\n(?=[^\s=]))|(?P<octal>(?:\\+[0-3][0-7]{2}){4,})"
 )
 # The same as polars finds it in JSON: an escape that is more than a space in an address, a character next to another.
 ESCAPED = (
     r"[0-9]%20[0-9]|%(?:25)*(?:2[1-9A-Fa-f]|[3-7][0-9A-Fa-f])|&(?:#[0-9xX]|[a-z]{2,6};)|\\(?:u[0-9a-fA-F]{2}|x[2-7]|u\{)"
     rf"|[0-9A-Za-z@._:-][{_ZERO}]|[{_ZERO}][0-9A-Za-z@._:-]|[{_WIDE}{_FOREIGN}]{{2}}|[0-9][{_SPACES}{_DASHES}][0-9A-Za-z]|[A-Za-z][{_SPACES}{_DASHES}][0-9]"
+    r"|=[2-7][0-9A-F]=[2-7][0-9A-F]=|=3[AD]|=40|\\[01][0-7][0-7]\\+[01][0-7]|=\\n[^\\ ]|\\[01][0-7][0-7]\\"
 )
 # Four characters of base64 that three printable ASCII characters make; a pair of hex digits that one makes.
 _FOUR = "[I-Za-f][C-HS-Xi-ny-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/_-]"
 _PAIR = "[2-7][0-9A-Fa-f]"
 # Eight characters of base64 that three ASCII characters make in UTF-16, as PowerShell takes its commands.
 _EIGHT = "[A-Za-z0-9+/][AQgw][AB][A-Za-z0-9+/]A[C-H][AEIMQUYcgkosw048]A"
-BLOB_TRIGGER = rf"(?:{_FOUR}){{4}}|(?:{_PAIR}){{10}}|(?:{_EIGHT}){{3}}"
+BLOB_TRIGGER = (
+    rf"(?:{_FOUR}){{4}}|(?:{_PAIR}){{10}}|(?:{_EIGHT}){{3}}|(?:A[A-Za-z0-9+/][A-Za-z0-9+/]{{2}}A[A-Za-z0-9+/]{{3}}){{3}}|(?:{_PAIR}00){{4}}|(?:00{_PAIR}){{4}}"
+    rf"|(?:{_PAIR}[ :-]){{6}}|(?:0x{_PAIR}, ?){{4}}|(?:[1-9][0-9][0-9]?, ?){{6}}|[A-Z2-7]{{24}}|H4sI|eJ[wxyz][A-Za-z0-9+/]{{8}}|eN[a-z][A-Za-z0-9+/]{{8}}"
+)
 _WIDE_BASE64 = re.compile(rf"(?:{_EIGHT}){{3,8192}}[A-Za-z0-9+/]{{0,7}}={{0,2}}")
 _BASE64 = re.compile(
     rf"(?<![A-Za-z0-9+/_-])(?P<before>[A-Za-z0-9+/_-]{{0,512}}?)(?P<chain>(?:{_FOUR}){{4}})[A-Za-z0-9+/_-]*={{0,2}}"
 )
 _HEX = re.compile(r"(?<![0-9A-Za-z])(?:0[xX])?(?P<hex>(?:[0-9a-f]{2}){10,}|(?:[0-9A-F]{2}){10,})(?![0-9A-Za-z])")
+_OF_MAIL, _RUN = re.compile(r"=(?:3D|2E|C3=[89AB][0-9A-F])"), re.compile(r"[A-Za-z0-9+/=]{20}\Z")
+_OCTAL = re.compile(r"\\+([0-7]{3})")
+_BASE32 = re.compile(r"(?<![A-Za-z0-9])[A-Z2-7]{24,8192}={0,6}(?![A-Za-z0-9])")
+# Bytes in a list or in pairs, as dumps and debuggers print them; lines of base64 as mail has them.
+_BYTES = re.compile(
+    r"(?i:(?<![0-9a-f])[2-7][0-9a-f](?P<gap>[ :-])(?:[0-9a-f]{2}(?P=gap)?(?P<dump>[ ]{1,3}(?:\|[^\n]{0,16}\|)?\n[0-9a-f]{4,16}:?[ ]{1,3})?[ ]?){8,}"
+    r"|0x[2-7][0-9a-f](?:,[ ]?0x[0-9a-f]{2}){9,}|(?<![0-9.,])(?:9|[1-9][0-9]|1[0-2][0-9])(?:,[ ]?(?:9|1[0-3]?|[2-9][0-9]|1[0-2][0-9])){9,}(?![0-9.]))"
+)
+_ONE_BYTE = re.compile(
+    r"\n[0-9A-Fa-f]{4,16}:?[ ]{1,3}|\|[^\n]{0,16}\||(?:0x)?(?P<byte>[0-9A-Fa-f]{2,3})(?![0-9A-Fa-f])"
+)
+_LINES = re.compile(r"(?:[A-Za-z0-9+/_-]{16,76}(?:\n|\\n|\r\n)){1,4096}[A-Za-z0-9+/_-]{2,76}={0,2}")
+_PACKED = re.compile(r"(?<![A-Za-z0-9+/])(?:H4sI|eJ[wxyz]|eN[a-z]|eA[EF])[A-Za-z0-9+/]{16,65536}={0,2}")
 _PRINTABLE = 0.9
 _MOST_BLOB = 1 << 16
 
@@ -83,11 +102,78 @@ def blobs(text: str) -> Iterator[View]:
     for match in _WIDE_BASE64.finditer(text):
         yield from _from_utf16(match)
     for match in _HEX.finditer(text):
-        raw = bytes.fromhex(match["hex"])
-        if _is_text(raw):
-            at = match.start("hex")
-            places = range(at, at + 2 * len(raw), 2)
-            yield View(raw.decode("latin-1"), list(places), [place + 2 for place in places], blob=True)
+        at, raw = match.start("hex"), bytes.fromhex(match["hex"])
+        yield from _plain(raw, [(place, place + 2) for place in range(at, at + 2 * len(raw), 2)])
+    for match in _BYTES.finditer(text):
+        yield from _from_bytes(match)
+    for match in _BASE32.finditer(text):
+        yield from _whole(base64_32(match[0]), match)
+    for match in _PACKED.finditer(text):
+        yield from _whole(_unpacked(match[0]), match)
+    for match in _LINES.finditer(text):
+        yield from _from_lines(match)
+
+
+def base64_32(run: str) -> bytes:
+    """Return what base32 holds; nothing where it holds none."""
+    run = run.rstrip("=")
+    try:
+        return b32decode(run + "=" * (-len(run) % 8))
+    except binascii.Error:
+        return b""
+
+
+def _unpacked(run: str) -> bytes:
+    """Return what a gzip or zlib stream in base64 holds, as far as it may be looked at."""
+    run = run.rstrip("=")
+    try:
+        return zlib.decompressobj(wbits=47).decompress(b64decode(run + "=" * (-len(run) % 4)), _MOST_BLOB)
+    except (binascii.Error, zlib.error):
+        return b""
+
+
+def _whole(raw: bytes, match: re.Match[str]) -> Iterator[View]:
+    """Yield what cannot be changed in part: whatever is found in it replaces all of it."""
+    if _is_text(raw):
+        yield View(raw.decode("latin-1"), [match.start()] * len(raw), [match.end()] * len(raw), blob=True)
+
+
+def _plain(raw: bytes, places: list[tuple[int, int]]) -> Iterator[View]:
+    """Yield bytes as text, in ASCII or UTF-16, each with its place."""
+    if _is_text(raw) and raw.count(0) * 3 < len(raw):
+        yield View(raw.decode("latin-1"), [start for start, _ in places], [end for _, end in places], blob=True)
+    for odd in (0, 1):
+        if len(raw) > 7 and not any(raw[1 - odd :: 2]) and _is_text(raw[odd::2]):  # noqa: PLR2004
+            half = raw[odd::2]
+            spans = [(places[n * 2][0], places[min(n * 2 + 1, len(places) - 1)][1]) for n in range(len(half))]
+            yield View(half.decode("latin-1"), [start for start, _ in spans], [end for _, end in spans], blob=True)
+
+
+def _from_bytes(match: re.Match[str]) -> Iterator[View]:
+    base = 10 if "," in match[0] and "0x" not in match[0].lower() else 16
+    codes = [code for code in _ONE_BYTE.finditer(match[0]) if code["byte"]]
+    values = [int(code["byte"], base) for code in codes]
+    at = match.start()
+    if values and max(values) < 256:  # noqa: PLR2004
+        yield from _plain(bytes(values), [(at + code.start(), at + code.end()) for code in codes])
+
+
+def _from_lines(match: re.Match[str]) -> Iterator[View]:
+    """Decode base64 that is cut into lines."""
+    places = [
+        match.start() + n for n, char in enumerate(match[0]) if char not in "\\\r\n=" and not _is_end(match[0], n)
+    ]
+    run = "".join(match.string[place] for place in places)[:_MOST_BLOB]
+    run = run[: len(run) - (len(run) % 4 == 1)]
+    raw = b64decode(run.translate(_STANDARD) + "=" * (-len(run) % 4))
+    if _is_text(raw):
+        starts = [places[n // 3 * 4] for n in range(len(raw))]
+        ends = [places[min(len(run) - 1, n // 3 * 4 + 3)] + 1 for n in range(len(raw))]
+        yield View(raw.decode("latin-1"), starts, ends, blob=True)
+
+
+def _is_end(text: str, place: int) -> bool:
+    return text[place] in "nr" and text[place - 1 : place] == "\\"
 
 
 def _windows(places: list[tuple[int, int]], length: int) -> Iterator[tuple[int, int]]:
@@ -138,8 +224,13 @@ def _parts(match: re.Match[str]) -> list[tuple[str, int, int]] | None:  # noqa: 
     if code := match["code"] or match["unit"] or match["braced"]:
         char = chr(int(code, 16))
         return None if "\ud800" <= char <= "\udfff" or char in '"\\' else [(char, 0, size)]
-    if match["quoted"]:
-        return [("@", 0, size)]
+    if match["printable"]:
+        if text[1] in "\r\n":  # a line that goes on, in mail alone
+            run = _RUN.search(match.string, max(0, match.start() - 40), match.start())
+            return [("", 0, size)] if run is None and _OF_MAIL.search(match.string) else None
+        return _of_percent(text.replace("=", "%"))
+    if match["octal"]:
+        return [(chr(int(code[1], 8)), *code.span()) for code in _OCTAL.finditer(text)]
     if match["zero"]:
         return [("", 0, size)]
     if match["wide"]:
@@ -167,7 +258,7 @@ def _from_base64(text: str, match: re.Match[str]) -> Iterator[View]:
     run = text[start : match.end()].rstrip("=")[:_MOST_BLOB]
     run = run[: len(run) - (len(run) % 4 == 1)]
     raw = b64decode(run.translate(_STANDARD) + "=" * (-len(run) % 4))
-    if not _is_text(raw):
+    if not _is_text(raw) or raw.count(0) * 3 > len(raw):
         return
     length = match.end() - start
     starts = [start + n // 3 * 4 for n in range(len(raw))]

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from flywheel.stages.ingest.patterns.hints import MARKS
+from flywheel.stages.ingest.patterns.entropy import is_key_part
+from flywheel.stages.ingest.patterns.hints import KEYED, MARKS
 from flywheel.stages.ingest.patterns.kinds import Find, Kind, Scan, whole
 from flywheel.stages.ingest.patterns.structure import basic_password
 
@@ -65,6 +66,12 @@ _MARKS = r"""
   | [MNO][A-Za-z0-9_-]{22,27}\.[A-Za-z0-9_-]{6,7}\.[A-Za-z0-9_-]{27,40} | [0-9]{15,16}\|[A-Za-z0-9_-]{27,40} | NR(?:JS|II)-[A-Za-z0-9-]{19,32}
   | [A-Za-z0-9-]{1,60}\.webhook\.office\.com/webhookb2/[A-Za-z0-9@/-]{60,}
   | outlook\.office\.com/webhook/[A-Za-z0-9@/-]{60,} | AAAA[A-Za-z0-9_-]{7}:APA91b[A-Za-z0-9_-]{100,} | dckr_oat_[A-Za-z0-9_-]{20,} | jina_[A-Za-z0-9]{40,}
+  | csk-[a-z0-9]{40,} | retool_[a-z0-9]{20,} | CCIP(?:AT|RJ)_[A-Za-z0-9_]{40,} | api-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12} | fc-[0-9a-f]{32} | cu_[0-9a-f]{32} | rootly_[0-9a-f]{64} | semgrep_[0-9a-f]{64} | waka_[0-9a-f-]{36} | xaat-[0-9a-f-]{36}
+  | zpka_[0-9a-z_]{32,} | sess-[A-Za-z0-9]{40} | cf[aku]t_[A-Za-z0-9]{40,} | ATBB[A-Za-z0-9]{28,} | AVNS_[A-Za-z0-9_-]{16,} | rpa_[A-Z0-9]{40,}
+  | AC[0-9a-f]{32}:[0-9a-f]{32} | hooks\.slack\.com/(?:workflows|triggers)/T[A-Z0-9]+/[A-Za-z0-9/]{20,} | hooks\.zapier\.com/hooks/catch/[0-9]+/[A-Za-z0-9]+
+  | hc[ai][a-z]?k_[a-z0-9]{50,} | y[0-3]_[A-Za-z0-9_-]{50,} | vk1\.a\.[A-Za-z0-9_-]{80,}
+  | (?:[A-Za-z][A-Za-z0-9]{1,11}[_-]){0,2}(?:[a-z]{0,8}key|[a-z]{0,3}sk|rk|pat|tok(?:en)?|secret|live|production|sdk|oauth)[_-](?:[A-Za-z0-9]{2,6}[_-]){0,2}(?P<tail>[A-Za-z0-9_-]{20,})
+  | [a-z]{2,8}_(?:test|prod|sandbox|dev)_(?P<tail2>[A-Za-z0-9]{20,})
   | xox[abpe]\.xox[bp]-[0-9]-[A-Z0-9]{100,} | SharedAccessKey=[A-Za-z0-9+/]{40,}={0,2} | AccountKey=[A-Za-z0-9+/]{40,}={0,2}
 """
 _MARK = re.compile(rf"(?<![A-Za-z0-9])(?:{_MARKS})", re.VERBOSE)
@@ -72,13 +79,14 @@ _RUN = re.compile(r"[^\s\"'<>\\`]{14,}")
 _DIGIT = re.compile(r"[0-9]|A(?:KIA|SIA|BIA|CCA)[A-Z]{16}(?![A-Za-z])")  # only those of AWS may have no digit
 _SENT = r"""
   -----BEGIN\ [A-Z ]{0,30}PRIVATE\ KEY(?:\ BLOCK)?-----.*?(?:-----END\ [A-Z ]{0,30}PRIVATE\ KEY(?:\ BLOCK)?-----|\Z)
-| (?i:bearer)\ +(?P<bearer>[A-Za-z0-9._~+/=-]{16,})
+| PuTTY-User-Key-File-[0-9].{0,8192}?Private-MAC:\ ?[0-9a-f]{40,}
+| (?i:bearer)\ +(?:-a\ +)?(?P<bearer>[A-Za-z0-9._~+/=-]{16,})
 | (?i:basic)\ (?P<basic>[A-Za-z0-9+/]{8,}={0,2})
 | \$(?:1|2[abxy]?|5|6|7|y|apr1|argon2(?:id|i|d)|scrypt|pbkdf2(?:-[a-z0-9]+)?)\$[A-Za-z0-9./=,$+-]{20,}
-| [?&;](?i:sig|(?:x-[a-z]{2,6}-)?signature)=(?P<signed>[A-Za-z0-9%._~+/-]{16,})
+| [?&;](?i:sig|appid|code|(?:x-[a-z]{2,6}-)?signature)=(?P<signed>[A-Za-z0-9%._~+/-]{16,})
 """
 _SENT_TRIGGER = (
-    r"-----BEGIN|(?i:bearer) |(?i:basic) [A-Za-z0-9+/]{8}|[?&;](?i:sig|signature|x-[a-z]{2,6}-signature)="
+    r"-----BEGIN|PuTTY-User|(?i:bearer) |(?i:basic) [A-Za-z0-9+/]{8}|[?&;](?i:sig|appid|code|signature|x-[a-z]{2,6}-signature)="
     r"|\$(?:[1567y]|2[abxy]?|apr1|argon[a-z0-9]*|scrypt|pbkdf2[a-z0-9-]*)\$"
 )
 _MARKS_TRIGGER = (
@@ -93,6 +101,7 @@ _MARKS_TRIGGER = (
     r"|EZ[AT]K|EAA[A-Za-z0-9]{9}|FLW|f[om][12][ar]?_|fio-u|[ps]at\.[A-Za-z0-9_-]{22}\.|HRKU|ico-|_mmk|napi_|nf[pcu]_|API-[A-Z0-9]{3}|sha256~|access-[sdp]|ph[xcas]_"
     r"|pn[ub]_|pul-|rdme_|re_[A-Za-z0-9]{8}_|rubygems_|tk-us-|sm_[aps]at_|shippo_|sq[aup]_|sgp_|tskey-|\.atlasv1|tfp_|vc[aipkr]_"
     r"|AQVN|t1\.|sk_[0-9a-f]{3}|GR134|api_org|key_[0-9a-f]{3}|[A-Za-z0-9]\.[A-Za-z0-9_-]{6,7}\.[A-Za-z0-9_-]{20}|[0-9]{9}\||NR(?:JS|II)|office\.com|APA91b|jina_|SharedAccess|AccountKey"
+    rf"|{KEYED}|csk-|retool_|api-[0-9a-f]{{4}}|CCIPRJ|fc-[0-9a-f]{{3}}|cu_[0-9a-f]{{3}}|rootly_|semgrep_|waka_|xaat-|zpka_|sess-|cf[aku]t_|ATBB|AVNS_|rpa_|AC[0-9a-f]{{3}}|hooks|hc[ai][a-z]?k_|y[0-3]_|vk1"
 )
 _WORDLIKE = ("sk-", "sl.", "pat", "API-", "ico-", "re_")
 _BEFORE_KEYS = ("SharedAccessKey=", "AccountKey=")
@@ -109,6 +118,9 @@ def _marked(text: str, _name: str) -> Iterator[Find]:
 
 def _key(match: re.Match[str]) -> Iterator[Find]:
     text = match[0]
+    tail = match["tail"] or match["tail2"]
+    if tail and not is_key_part(tail):
+        return
     named = next((name for name in _BEFORE_KEYS if text.startswith(name)), "")
     hyphenated_word = text.startswith(_WORDLIKE) and not any(c.isdigit() for c in text)
     if not hyphenated_word:

@@ -56,10 +56,102 @@ _BEFORE = 128
 def looks_random(token: str) -> bool:
     """Whether a text without a secret's name looks like a key."""
     run = token.rstrip("=")
-    if not _SHORTEST <= len(run) <= _LONGEST or not _IS_MIXED.search(run) or _TYPED.fullmatch(run):
+    if not _SHORTEST <= len(run) <= _LONGEST or not _IS_MIXED.search(run):
         return False
+    if _TYPED.fullmatch(run):
+        return _is_typed_key(run)
     enough = min(_BITS, _OF_POSSIBLE * math.log2(len(run)))
     return entropy(run) >= enough and _is_no_prose(run) and not _is_encoded_text(token)
+
+
+_IDS = frozenset(
+    [
+        "call",
+        "toolu",
+        "chatcmpl",
+        "cmpl",
+        "resp",
+        "msg",
+        "message",
+        "req",
+        "request",
+        "run",
+        "thread",
+        "asst",
+        "assistant",
+        "file",
+        "gen",
+        "item",
+        "step",
+        "event",
+        "evt",
+        "trace",
+        "span",
+        "conv",
+        "conversation",
+        "user",
+        "org",
+        "proj",
+        "project",
+        "batch",
+        "node",
+        "task",
+        "job",
+        "build",
+        "session",
+        "cs",
+        "pi",
+        "seti",
+        "cus",
+        "price",
+        "prod",
+        "sub",
+        "inv",
+        "ch",
+        "txn",
+        "pod",
+        "img",
+        "image",
+        "layer",
+        "cache",
+        "commit",
+        "digest",
+        "sha",
+        "sha1",
+        "sha256",
+        "sha384",
+        "sha512",
+        "md5",
+        "blake2",
+        "uuid",
+        "guid",
+        "hash",
+        "srvtoolu",
+        "functions",
+        "tool",
+        "rs",
+        "fc",
+        "ws",
+    ]
+)
+_PREFIX = re.compile(r"(?P<kind>[a-z][a-z0-9]{1,11})(?:[_-][a-z][a-z0-9]{0,11}){0,2}[_-]")
+_LEAST_TAIL = 30  # longer than the ids that services give out behind a word
+
+
+@lru_cache(maxsize=1 << 14)
+def is_key_part(tail: str) -> bool:
+    """Whether what follows a word like `key_` or `secret-` is random: with digits among letters, without words."""
+    digits = sum(c.isdigit() for c in tail)
+    words = sum(len(word) for word in _WORD.findall(tail) if _VOWEL.search(word) and len(word) > 3)  # noqa: PLR2004
+    mixed = digits > 2 or (digits and not tail.islower() and not tail.isupper())  # noqa: PLR2004
+    return bool(mixed) and digits < len(tail) and entropy(tail) >= 3 and words < _MOST_WORDS * len(tail)  # noqa: PLR2004
+
+
+def _is_typed_key(run: str) -> bool:
+    """Whether a long random text follows a small word that names no id: a key of a service that no list has."""
+    prefix = _PREFIX.match(run)
+    tail = run[prefix.end() :] if prefix else ""
+    return len(tail) >= _LEAST_TAIL and prefix is not None and prefix["kind"] not in _IDS and looks_random(tail)
 
 
 def _is_no_prose(run: str) -> bool:

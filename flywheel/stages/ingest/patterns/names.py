@@ -24,7 +24,7 @@ _GLUED = (
     r"(?:pg|mysql|my|user|admin|root|db|smtp|mail|ftp|ssh|store|key|http|proxy|ansible|become|sudo|login|web|redis)"
 )
 _PASSWORDS = (
-    rf"[a-z0-9]*(?:passw(?:or[dt]s?)?|passwd|passwrd|pswd|kennwort|passphrase)|[a-z]{{0,12}}pwd|passcode|psk|pre[_ -]?shared[_ -]?key|{_GLUED}?pass|{_GLUED}?pw"
+    rf"[a-z0-9]*(?:passw(?:or[dt]s?)?|passwd|passwrd|pswd|kennwort|passphrase)|[a-z]{{0,12}}pwd|passcode|psk|pre[_ -]?shared[_ -]?key|(?!(?:com|by|sur|tres|over|encom|under|one|mul|low|high|band)pass)[a-z]{{0,10}}pass|security[_ -]?answer|{_GLUED}?pw"
     r"|contraseña|contrasena|mots?[_ -]?de[_ -]?passe|mdp|senha|wachtwoord|hasło|haslo|lösenord|пароль|密码|密碼|パスワード|비밀번호|assword"
 )
 _KEYS = (
@@ -53,8 +53,8 @@ _IS_NOT = re.compile(
 
 # What takes the place of a value: references, placeholders, names of types and states.
 _ELSEWHERE = re.compile(
-    r"(?:~|\.{0,2})/[\w./-]*|[A-Za-z]:\\.*|[$%@]\{?[A-Za-z_]\w*[:?+-]*[}%]?|\$[({].*|\{\{?.*|<.*|%[({]?\w*\)?s?|[A-Za-z_]+(?:\.[A-Za-z_]+)+"
-    r"|\[.*|.*\$\{[A-Za-z_]\w*\}.*|\W*|[xX*•#.…?-]{3,}|&[a-z]+;.*|[A-Za-z_][\w.]*\(.*|https?://.*|!\w+|.*\.{3}|\\.*",
+    r"(?:~|\.{0,2})/[\w./-]*|[A-Za-z]:\\.*|[$@]\{?[A-Za-z_]\w*[:?+-]*[}%]?|%[A-Za-z_]+|%\w+%|\$[({].*|\{\{?.*|<.*|%[({]?\w*\)?s?|[A-Za-z_]+(?:\.[A-Za-z_]+)+"
+    r"|\[.*|.*\$\{[A-Za-z_]\w*\}.*|\W*|[xX*•#.…?-]{3,}|&[a-z]+;.*|[A-Za-z_][\w.]*\(.*|https?://.*|![A-Za-z]+|.*\.{3}|\\.*",
     re.DOTALL,
 )
 _PLACEHOLDER = re.compile(

@@ -151,7 +151,7 @@ def _of(text: str, word: re.Match[str]) -> Iterator[Find]:
     for count, token in enumerate(_TOKEN.finditer(text, begin)):
         lines += text.count("\n", place, token.start())
         place = token.start()
-        if count >= _TOKENS or token.start() >= end or lines > 2 or GIVEN.fullmatch(token[0]):  # noqa: PLR2004
+        if count >= _TOKENS or token.start() >= end or lines > 2 or GIVEN.search(token[0]):  # noqa: PLR2004
             return
         find = _candidate(token)
         if find is None:
@@ -249,7 +249,7 @@ def _before(text: str, word: re.Match[str]) -> Iterator[Find]:
     begin = max(text.rfind("\n", 0, word.start()) + 1, word.start() - _BEFORE)
     for token in reversed(list(_TOKEN.finditer(text, begin, word.start()))):
         find = _candidate(token)
-        if GIVEN.fullmatch(token[0]):
+        if GIVEN.search(token[0]):
             return
         if (
             find

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from flywheel.stages.ingest.patterns.commands import in_commands
 from flywheel.stages.ingest.patterns.hints import NEAR, WORDS
 from flywheel.stages.ingest.patterns.kinds import GIVEN, Find, Scan, lowered
+from flywheel.stages.ingest.patterns.lines import LINES, in_lines, without_prefixes
 from flywheel.stages.ingest.patterns.logins import LOGINS, in_logins
 from flywheel.stages.ingest.patterns.names import (
     COOKIE,
@@ -130,6 +131,12 @@ def places(text: str, _name: str) -> Iterator[Find]:
     shown = flat(text)
     small = lowered(shown)
     finds = [find for word in _WORD.finditer(small) for find in _at(shown, word)]
+    finds += in_lines(shown)
+    if (lines := without_prefixes(shown)) is not None:
+        named = [find for word in _WORD.finditer(lowered(lines.text)) for find in _at(lines.text, word)]
+        finds += [
+            Find(f.value, start := lines.place(f.start), start + len(f.value)) for f in named if "\n" not in f.value
+        ]
     finds += _alone(shown, small)
     finds += in_commands(shown)
     finds += in_logins(shown)
@@ -366,16 +373,16 @@ def _alone(text: str, small: str) -> Iterator[Find]:
 
 
 _TRIGGER = (
-    r"(?i:assword|passw|passe |senha|wachtwoord|has(?:ł|l)o|парол|密码|密碼|パスワード|비밀번호|psk|shared.key|[a-z0-9] login |log in with|sign in with|secrets[\"'\\]{0,8}[ ]?:|auth |auth-user|requirepass|networkcred|passwd|passphrase|passcode|pass[\"'\\]{0,6}\]?[ ]?[:=,>-]|[a-z_-]pass[^a-z]|(?:user|login)[^\n\"]{1,48} pass |pass_(?:prod|dev|test|staging)|pass [^ \\\"]*[0-9!#%]|pass:|pwd|pswd|[^a-z]pw[^a-z]|kennwort|contrase|senha|identified|credential|creds[^a-z]|zugangsdaten|schl(?:ü|ue)ssel"
+    r"(?i:assword|passw|passe[^a-z]|senha|wachtwoord|has(?:ł|l)o|парол|密码|密碼|パスワード|비밀번호|psk|shared.key|[a-z0-9] login |log in with|sign in with|secrets[\"'\\]{0,8}[ ]?:|auth |auth-user|requirepass|networkcred|passwd|passphrase|passcode|pass[\"'\\]{0,6}\]?[ ]?[:=,>-]|[a-z_-]pass[^a-z]|(?:user|login)[^\n\"]{1,48} pass |pass_(?:prod|dev|test|staging)|pass [^ \\\"]*[0-9!#%]|pass:|pwd|pswd|pw[^a-z]|kennwort|contrase|senha|identified|credential|creds[^a-z]|zugangsdaten|schl(?:ü|ue)ssel"
     r"|(?:secret|token|key|auth|authorization|cookies?|dsn)(?:[-_][a-z0-9]{1,6}|value|text)?[\"'\\]{0,8}\]?[ ]{0,3}[:=>,<&]"
     r"|(?:secret|token|key|auth)[\"'\\]{0,8} (?:is|are|ist|lautet|value|[\"'\\]{0,6}[A-Za-z0-9_/+=.-]{16})"
     r"|(?:secret|token|key)[^a-z][^\n]{0,24}[A-Za-z0-9_/+=.-]{20}|secret set|put-parameter|secret-string|put-secret"
     r"|(?:secret|token|key)[\"'\\]{0,8}(?:\\+n| )[ -]{0,24}[\"'\\]{0,4}value|[^a-z](?:pin|t?otp)[^a-z]|cv[vc]2?[^a-z]"
-    r"|(?:verifi|tigungs|sicherheits|curit|segurid|time|factor|mfa)[a-zäéóñ]{0,9}[ _-]?(?:code|passc)|c(?:ode|ódigo) (?:de s|de v|[0-9]{4})|tan: ?[0-9]|einmalc|geheimzahl|code[^a-z][^0-9]{0,24}[0-9]{4}|(?:backup|recovery)[ -]codes"
+    r"|(?:verifi|tigungs|sicherheits|curit|segurid|time|factor|mfa)[a-zäéóñ]{0,9}[ _-]?(?:code|passc)|c(?:ode|ódigo) (?:de s|de v|[0-9]{4})|tan: ?[0-9]|einmalc|geheimzahl|code[^a-z][^0-9]{0,24}[0-9]{4}|ódigo[^0-9]{0,24}[0-9]{4}|security.?answer|(?:backup|recovery)[ -]codes"
     r"|curl|sshpass|mysql|mariadb|mycli|redis-cli|ftp[> ]|twine|bcp |rpcclient|hydra|freerdp|winrm|crackmap|nxc |certutil|useradd|adduser|usermod|[^a-z](?:un)?rar |rabbitmqctl|ldap|smbclient|sqlcmd|mongo|[^a-z](?:un)?zip [^\"]*-P|[^a-z]7za? |net use|chpasswd|sudo|openssl|lftp|htpasswd"
     r"|ipmitool|mosquitto|snmp|plink|pscp|psexec|securestring|getconnection)"
     r"|://[^/:@<>\"]*:[^:<>\" ]*@|:(?:543[0-9]|6432|\*):[^:\" ]+:[^:\" ]+:"
-    r"| -[NP][ =][\"']|"
-) + LOGINS
+    rf"| -[NP][ =][\"']|{LOGINS}|{LINES}"
+)
 # Where none of these joins a name and a value, a value may be near a name: one that is worth enough.
 PLACED = Scan("secret", _TRIGGER, places, early=True, hint=WORDS, near=NEAR, tokens=TOKENS, worth=is_worthy)

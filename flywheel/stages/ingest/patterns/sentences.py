@@ -41,6 +41,7 @@ _PAIR = re.compile(
 _CODES = (
     r"(?:verification|security|one[ -]time|sms|2fa|mfa|two[ -]factor|authenticat(?:or|ion)|login|log-?in|access|alarm|door|gate|entry|unlock|recovery|backup|pairing)[ -](?:pass)?codes?|(?:use|enter) (?:the )?code|(?:pass|one-time )code|t?otp"
     r"|(?:bestätigungs|sicherheits|verifizierungs|einmal|zugangs|tür)[ -]?(?:code|pin)|code (?:de |d')?(?:la )?(?:vérification|sécurité|connexion|accès|pin)"
+    r"|(?:your|ihr|dein|votre|ton|tu|su) (?:code|código)"
     r"|código (?:de )?(?:la )?(?:verificación|seguridad|acceso|pin)"
 )
 _PIN = re.compile(

@@ -19,10 +19,11 @@ from flywheel.stages.ingest.patterns.near import near
 _NAMING = (
     "name", "key", "field", "selector", "element", "label", "id", "xpath", "css", "locator", "placeholder", "header", "target",
     "field_name", "fieldname", "variable", "var", "option", "property", "param", "parameter", "ref", "description", "aria_label", "k",
+    "path", "pointer", "setting", "question", "prompt", "q", "title", "env", "column", "parameterkey", "settingname",
 )  # fmt: skip
 _VALUED = (
     "value", "text", "content", "val", "input", "data", "default", "string", "keys", "body", "secret", "v", "new_value", "stringvalue",
-    "defaultvalue", "input_text", "typed",
+    "defaultvalue", "input_text", "typed", "answer", "a", "reply", "response", "new", "parametervalue", "settingvalue",
 )  # fmt: skip
 _HOLDING = ("secrets", "passwords")  # objects whose fields are
 _COOKIES = {"httponly", "samesite", "hostonly"}  # fields of a browser's cookie
@@ -33,6 +34,7 @@ _CREDENTIALS = re.compile(r"(?:(?P<scheme>[A-Za-z][\w-]{0,24})\s{1,4})?(?P<value
 _LOGIN = re.compile(r"[A-Za-z][\w.@+\\-]{0,63}:(?P<password>\S.{2,255})", re.DOTALL)
 _ASSIGNED = re.compile(r"(?P<name>[A-Za-z][\w.-]{1,80})[=:](?P<value>\S.*)", re.DOTALL)
 _LONGEST_NAME = 120
+_ASKS = re.compile(r"\bsudo\b.*\s-\w*S|\blogin\b|password|passwd\b|\bsu\b|cryptsetup|kinit")
 _CLASSES = 3
 _PAIR = 2
 
@@ -65,6 +67,7 @@ def in_object(fields: Mapping[str, Any], name: str = "") -> Iterator[tuple[str, 
                 yield key, find
     read = [(text, key) for key, text in fields.items() if isinstance(text, str)]
     yield from ((key, find) for key, find in _near(read, name, _COLON))
+    yield from _typed(read)
     if keys.keys().isdisjoint(_VALUED):
         return
     naming = [text for key in _NAMING if key in keys for text in _texts(fields[keys[key]])]
@@ -76,6 +79,21 @@ def in_object(fields: Mapping[str, Any], name: str = "") -> Iterator[tuple[str, 
             find = _credentials(value) if kind == HEADER else _whole(kind, value)
             if find is not None:
                 yield keys[key], find
+
+
+def _typed(fields: Sequence[tuple[str, str]]) -> Iterator[tuple[str, Find]]:
+    """Yield what a command that asks for a password gets as its input: the last line."""
+    if any(key.lower() == "stdin" for _, key in fields) and any(_ASKS.search(text) for text, _ in fields):
+        for text, key in fields:
+            line = text.rstrip("\r\n").rpartition("\n")[2]
+            if (
+                key.lower() == "stdin"
+                and not GIVEN.search(line)
+                and " " not in line
+                and fits(PASSWORD, line, quoted=True)
+            ):
+                start = text.rindex(line)
+                yield key, Find(line, start, start + len(line))
 
 
 def _texts(value: Any) -> list[str]:
@@ -129,9 +147,31 @@ def _near(items: Sequence[tuple[str, Any]], name: str, joint: str) -> Iterator[t
         places[len(shown) + 1] = text, place
         shown += f'"{text}", '
     for find in near(shown, lowered(shown), ()):
-        text, place = places.get(find.start, ("", None))
-        if text and text == find.value:
-            yield place, Find(text, 0, len(text))
+        begin = max((start for start in places if start <= find.start), default=-1)
+        text, place = places.get(begin, ("", None))
+        if (
+            find.value in text
+            and not GIVEN.search(text)
+            and find.end <= begin + len(text)
+            and (begin == find.start or "\n" in text)
+        ):
+            yield place, Find(find.value, find.start - begin, find.end - begin)
+
+
+def in_rows(rows: Sequence[Any]) -> Iterator[tuple[int, int]]:
+    """Yield the cells of a list of lists whose first one names columns: row and column."""
+    if len(rows) < _PAIR or not all(isinstance(row, list) for row in rows):
+        return
+    named = [cell.strip().replace(" ", "_") if isinstance(cell, str) else "" for cell in rows[0]]
+    kinds = {n: kind for n, name in enumerate(named) if (kind := kind_of_name(name) if name else "")}
+    if not kinds or not all(named) or len(named) < _PAIR:
+        return
+    for n, row in enumerate(rows[1:], 1):
+        for column, kind in kinds.items():
+            cell = row[column] if len(row) == len(named) else None
+            value = PASSWORD if kind == PASSWORD else SECRET
+            if isinstance(cell, str) and not GIVEN.search(cell) and fits(value, cell, quoted=True):
+                yield n, column
 
 
 def in_columns(fields: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
