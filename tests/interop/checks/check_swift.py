@@ -10,7 +10,18 @@ from _common import FOLDER, MODEL, ids, mask, run, same, tokens
 
 os.chdir(FOLDER)
 FAMILY = ["--model_type", "llama", "--template", "llama3_2"]
-CPU = ["--max_steps", "1", "--use_cpu", "true", "--logging_steps", "1", "--torch_dtype", "float32"]
+CPU = [
+    "--max_steps",
+    "1",
+    "--gradient_accumulation_steps",
+    "1",
+    "--use_cpu",
+    "true",
+    "--logging_steps",
+    "1",
+    "--torch_dtype",
+    "float32",
+]
 
 
 def template():

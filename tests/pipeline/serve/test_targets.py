@@ -125,7 +125,7 @@ def test_launch_files_allow_the_longest_row(contents: Mined, tmp_path: Path) -> 
         _, launch = write_files(target, contents, tmp_path / name)
         texts = [(tmp_path / name / one).read_text() for one in launch]
         assert not any("$model" in text or "$longest" in text for text in texts)
-    assert f"max_length: {contents.longest}" in (tmp_path / "swift" / "kto.yaml").read_text()
+    assert f"max_length: {contents.longest}" in (tmp_path / "swift" / "dpo.yaml").read_text()
 
 
 def test_the_command_writes_the_files_and_says_what_is_lost(projects: Callable[[str], Path], tmp_path: Path) -> None:

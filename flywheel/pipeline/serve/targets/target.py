@@ -89,13 +89,16 @@ class Mined:
         """Return what templates of launch files name."""
         every = [row for rows in self.tokens.values() for row in rows]
         groups = self.rows.get("groups", ())
+        prompts = max((len(row.prompt_ids) for row in every), default=1)
+        completions = max((len(row.completion_ids) for row in every), default=1)
         return {
             "model": self.model,
             "longest": self.longest,
+            "longest_mixed": prompts + completions,
             "longest_and_two": self.longest + 2,
             "longest_twice": 2 * self.longest,
-            "longest_prompt": max((len(row.prompt_ids) for row in every), default=1),
-            "longest_completion": max((len(row.completion_ids) for row in every), default=1),
+            "longest_prompt": prompts,
+            "longest_completion": completions,
             "members": max((len(row["completions"]) for row in groups), default=1),
             "groups": len(groups),
         }
