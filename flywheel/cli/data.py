@@ -358,7 +358,7 @@ def query(  # noqa: PLR0913 - one parameter an option
     from flywheel.results.data import QueryAnswer
 
     current = session(ctx)
-    if spreadsheet and (form in {"json", "parquet"} or current.out.as_json):
+    if spreadsheet and (form in {"json", "parquet"} or (current.out.as_json and form != "csv")):
         raise CommandLineError("--spreadsheet writes CSV", hint="drop --json and --format, or say --format csv")
     text = sys.stdin.read() if sql == "-" else sql
     table = current.project().query(text, seconds=seconds, gigabytes=memory)

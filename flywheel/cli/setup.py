@@ -43,8 +43,8 @@ def trust(
     """Approve the code that a project names.
 
     A project of another owner, or one that names functions, commands or addresses, is refused until you have looked at
-    it and approved it on this machine. A function whose code changes is asked about
-    again; of a command only the text is approved.
+    it and approved it on this machine. A function whose code changes is asked about again; of a command
+    only the text is approved.
     """
     from flywheel.project import Project, find_project
 

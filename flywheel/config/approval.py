@@ -159,7 +159,9 @@ def _started(folder: Path, config: Config) -> Iterator[str]:
         yield f"notify.webhook = {config.notify.webhook}"
     if config.rewards.judge.url:
         yield f"rewards.judge.url = {config.rewards.judge.url}"
-    if config.mlflow.tracking_uri and not config.mlflow.tracking_uri.startswith("sqlite:///"):
+    database = config.mlflow.tracking_uri.removeprefix("sqlite:///")
+    local = database != config.mlflow.tracking_uri and (folder / database).resolve().is_relative_to(folder.resolve())
+    if config.mlflow.tracking_uri and not local:
         yield f"mlflow.tracking_uri = {config.mlflow.tracking_uri}"
     model = config.ingest.redact.presidio_model
     if config.ingest.redact.presidio and model and (folder / model).exists():

@@ -79,7 +79,11 @@ class _Source(SourceFileLoader):
 
 
 def _finder(place: str) -> FileFinder:
-    if not any(Path(place).is_relative_to(folder) for folder in _searched):
+    path, environment = Path(place), Path(sys.prefix)
+    around = [folder for folder in _searched if path.is_relative_to(folder)]
+    # The environment that runs this may lie in the project: its packages are installed, and compiled once.
+    installed = path.is_relative_to(environment) and any(environment.is_relative_to(folder) for folder in around)
+    if not around or installed:
         raise ImportError(name=place)
     compiled = (ExtensionFileLoader, EXTENSION_SUFFIXES), (SourcelessFileLoader, BYTECODE_SUFFIXES)
     return FileFinder(place, compiled[0], (_Source, SOURCE_SUFFIXES), compiled[1])

@@ -56,3 +56,5 @@ def test_a_spreadsheet_executes_nothing_of_a_log(tmp_path: Path) -> None:
     for others in (("--format", "json"), ("--format", "parquet"), ("--json",)):
         refused = flywheel(tmp_path, "query", sql, "--spreadsheet", *others, check=False)
         assert (refused.returncode, "=cmd" in refused.stdout) == (2, False)
+    asked = flywheel(tmp_path, "--json", "query", sql, "--spreadsheet", "--format", "csv")  # as the hint says
+    assert asked.stdout.startswith("'=text")

@@ -16,6 +16,7 @@ from flywheel.stages.ingest.redact import Redactor
 from flywheel.stages.ingest.users import Users, normal_form
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.reports import manifest
 
 USER = "Ann.Lee@Shop.example"
 SAID = [{"role": "user", "content": "How many?"}, {"role": "assistant", "content": "Four."}]
@@ -158,6 +159,19 @@ def test_forget_counts_and_removes_all_pseudonyms_of_a_user_also_behind_a_kill(
     Project(project.folder).build()
     assert project.store.table("events", "ingest").collect()["conversation_id"].n_unique() == 1
     assert len(project.registry.certificates()) == 2
+
+
+def test_forget_shows_the_rounds_that_saw_a_user_under_any_pseudonym(tmp_path: Path) -> None:
+    legacy = Users(b"test-key", plus_addressing=False).pseudonyms("Ann")[1]
+    project = _logged(tmp_path, legacy, "Ann", "bob")
+    project.registry.save(manifest(1))
+    data = tmp_path / "rounds" / "0001" / "data"
+    data.mkdir()
+    (data / "train.jsonl").write_text('{"id": "one"}\n')
+    (data / "origins.jsonl").write_text(json.dumps({"id": "one", "episodes": [], "users": [legacy]}) + "\n")
+    certificate = Project(tmp_path).forget("Ann", dry_run=True).certificate
+    assert certificate.removed["conversations"] == 2
+    assert [taint.round for taint in certificate.tainted] == [1]
 
 
 def test_a_user_of_an_earlier_version_stays_forgotten_when_this_version_reads_their_logs(tmp_path: Path) -> None:

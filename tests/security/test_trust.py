@@ -9,6 +9,7 @@ import py_compile
 import shutil
 import subprocess
 import sys
+import venv
 from collections.abc import Callable
 from pathlib import Path
 
@@ -73,6 +74,8 @@ def test_code_is_refused_until_it_is_approved_and_again_when_it_changes(folder: 
         '[mlflow]\ntracking_uri = "https://evil.example/"',
         '[mlflow]\ntracking_uri = "postgresql://evil.example/x"',
         '[mlflow]\ntracking_uri = "databricks"',
+        '[mlflow]\ntracking_uri = "sqlite:////elsewhere/mlflow.db"',
+        '[mlflow]\ntracking_uri = "sqlite:///../mlflow.db"',
         '[rewards.judge]\nurl = "https://evil.example/v1"',
         'store = "../elsewhere"',
         'rounds = "/elsewhere"',
@@ -187,6 +190,23 @@ def test_what_python_loads_in_place_of_the_source_is_no_way_around_the_approval(
     (folder / f"our_gate{importlib.machinery.EXTENSION_SUFFIXES[0]}").write_bytes(b"")
     with pytest.raises(ConfigError, match="has changed since it was approved"):
         Project(folder)
+
+
+def test_packages_of_an_environment_inside_the_project_are_not_compiled_again_by_each_command(tmp_path: Path) -> None:
+    venv.create(tmp_path / ".venv")
+    (packages,) = (tmp_path / ".venv" / "lib").glob("python*/site-packages")
+    (packages / "of_this_one.pth").write_text("\n".join(path for path in sys.path if path))
+    (packages / "installed_there.py").write_text("")
+    (tmp_path / "our_gate.py").write_text("")
+    load = (
+        "import sys; from pathlib import Path; from flywheel.io import safe_path; safe_path.search(Path(sys.argv[1]))"
+    )
+    load += "; import installed_there, our_gate"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    python = tmp_path / ".venv" / "bin" / "python"
+    subprocess.run([python, "-P", "-c", load, tmp_path], check=True, env=environment)
+    assert {path.name.partition(".")[0] for path in tmp_path.rglob("*.pyc")} >= {"installed_there"}
+    assert not (tmp_path / "__pycache__").exists()
 
 
 def test_a_configuration_of_another_name_is_approved_with_its_own(folder: Path) -> None:

@@ -213,8 +213,9 @@ def _look(
     closed = {task for look in lost for task in look.tasks}  # a case must not count twice
     due = {task for task, sha256 in rows.items() if seen.get(task) != sha256} - closed
     known = frozenset(task for task in due if units[task] in candidate.known)
+    gone = {unit for look in lost for unit in look.units} - set(units.values())  # own cases that the evidence has
     own = candidate.known.union(s.task_id for s in scores["candidate"].get(suites[0].name, ())) - set(units.values())
-    known |= own - set(rows)  # a suite's own cases that a candidate, or this one at an earlier look, had
+    known |= (own | gone) - set(rows)  # a suite's own cases that a candidate, or this one at an earlier look, had
     scorer.offer(replace(of_tasks(holdout, due), known=known))
     fresh = {
         name: _described(
@@ -231,6 +232,7 @@ def _look(
     sha256 = save_scores(path, fresh)
     counted = suites[0].fixed and lost  # its cases are the same at every look
     differences = {} if counted else paired_units(fresh["candidate"][head], fresh["baseline"][head])
+    differences = {unit: difference for unit, difference in differences.items() if unit not in gone}
     ctx.registry.candidates.look(
         candidate, {task: rows[task] for task in scored}, differences, sha256, holdout_sha256=held_out_sha256
     )

@@ -113,9 +113,9 @@ def _lines(episodes: pl.DataFrame) -> tuple[str, list[PolicyLine]]:
 
 
 def _shown(ctx: Context, lines: list[PolicyLine]) -> list[PolicyLine]:
-    """Return the lines that have room, those with times first; the champion's and the newest in any case."""
+    """Return the lines that have room, those with times first; the champion's and the last to appear in any case."""
     ranked = sorted(lines, key=lambda line: not line.points)
-    newest = max((line for line in lines if line.points), key=lambda line: line.points[-1].at, default=None)
+    newest = max((line for line in lines if line.points), key=lambda line: line.points[0].at, default=None)
     serving = served_name(ctx, ctx.registry.champion)
     chosen = [line for line in ranked if line is newest or line.policy == serving]
     chosen += [line for line in ranked if line not in chosen][: _MOST_POLICIES - len(chosen)]

@@ -13,6 +13,7 @@ user: it is the round that would have been trained had the user never existed.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -61,9 +62,26 @@ def forget(ctx: Context, user: str, *, key: bytes, dry_run: bool = False) -> For
         first, *others = dict.fromkeys([*(mine.user for mine in known), names[0]])
         _intend(ctx, first, others, key)
         plans = resume(ctx)
-    removed: Counter[str] = sum((Counter(plan.removed) for plan in plans), Counter())
-    certificate = plans[0].model_copy(update={"removed": dict(removed)})
+    certificate = _together(ctx, plans, dry_run=dry_run)
     return ForgetAnswer(user=known[0].user, dry_run=dry_run, already=False, certificate=certificate)
+
+
+def _together(ctx: Context, plans: Sequence[Certificate], *, dry_run: bool) -> Certificate:
+    """Return what all pseudonyms of a user had as one certificate, to be shown."""
+    removed: Counter[str] = sum((Counter(plan.removed) for plan in plans), Counter())
+    tainted = {taint.round: taint for plan in reversed(plans) for taint in plan.tainted}
+    champion, withdrawn = plans[0].champion_before, set(tainted)
+    planned = newest_clean(ctx, withdrawn) if champion in withdrawn else champion
+    together = {
+        "removed": dict(removed),
+        "tainted": [tainted[number] for number in sorted(tainted)],
+        "champion_after": planned if dry_run else plans[-1].champion_after,
+        "rebase_round": plans[-1].rebase_round,
+        "holdout_share": math.fsum(plan.holdout_share for plan in plans),
+        "voided": sorted({number for plan in plans for number in plan.voided}),
+        "notes": list(dict.fromkeys(note for plan in plans for note in plan.notes)),
+    }
+    return plans[0].model_copy(update=together)
 
 
 def _intend(ctx: Context, user: str, others: Sequence[str], key: bytes) -> None:

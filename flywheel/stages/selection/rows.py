@@ -177,11 +177,13 @@ def _with_the_way(chosen: pl.DataFrame, table: pl.DataFrame, key: str, funnel: F
     """Return the chosen rows and the new ones on the way to them: trained within their sequences, at no cost.
 
     A chosen row's prompt holds what its conversation did before. Where that is a demonstration too, the same pass
-    trains it, so leaving it out would only waste it (decision 0048).
+    trains it, so leaving it out would only waste it (decision 0048). A user's correction of it is not: the conversation
+    went on from what was done.
     """
     ends = chosen.select("episode_id", _end="prompt")
     others = table.filter(~pl.col(OLDER)).join(chosen, on=key, how="anti")
-    held = pl.col("_end").str.starts_with(pl.col("prompt").str.strip_suffix("]") + ",")
+    done = pl.col("completion").str.strip_prefix("[").str.strip_suffix("]")
+    held = pl.col("_end").str.starts_with(pl.concat_str(pl.col("prompt").str.strip_suffix("]"), pl.lit(","), done))
     on_the_way = others.join(ends, on="episode_id").filter(held)[key]
     way = others.filter(pl.col(key).is_in(on_the_way.to_list()))
     funnel.dropped["over train.max_rows"] -= way.height

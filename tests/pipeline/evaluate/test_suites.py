@@ -152,7 +152,9 @@ def test_a_suites_own_cases_that_an_earlier_candidate_had_come_last(trained: Pat
     assert own_cases_of_looks(project) == [{"case 0", "case 1", "case 2"}, {"case 3", "case 4", "case 5"}]
 
 
-def test_a_later_look_has_other_cases_of_a_suites_own(trained: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_later_look_has_other_cases_of_a_suites_own(trained: Path, tmp_path: Path, *, lost: bool) -> None:
+    """Also where the scores of the first look are gone, as behind `forget`: no case counts twice in the evidence."""
     folder = tmp_path / "copy"
     shutil.copytree(trained, folder)
     (folder / "capped.py").write_text(CAPPED)
@@ -160,6 +162,8 @@ def test_a_later_look_has_other_cases_of_a_suites_own(trained: Path, tmp_path: P
     suites = config.eval.model_copy(update={"max_cases": 4})
     project = Project(folder, config=config.model_copy(update={"eval": suites}))
     project.evaluate(1, suites=["capped:judge"])
+    if lost:
+        shutil.rmtree(folder / "rounds" / "0001" / "eval" / "looks")
     chance = random.Random(0)  # noqa: S311 - reproducible
     asked = [" ".join(chance.sample(WORDS.split(), 8)) for _ in range(40)]  # a few of them are held out
     said = [[{"role": "user", "content": text}, {"role": "assistant", "content": "Well."}] for text in asked]

@@ -37,3 +37,15 @@ def test_policies_with_times_come_first_and_the_newest_and_the_champion_are_neve
 
     assert [line.policy for line in data.lines] == ["a", "b", "c", "d", "base", "newest"]
     assert (data.left_out, data.without_time) == (3, 9)
+
+
+def test_the_newest_policy_is_the_last_to_appear_where_older_ones_serve_beside_it(tmp_path: Path) -> None:
+    days = range(9)
+    events = [e for policy in "abcdef" for day in days for e in talk(policy, day, day=day)]
+    events += talk("canary", 8, day=8)
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    project = Project(tmp_path)
+    project.ingest([tmp_path / "log.jsonl"])
+    project.build()
+
+    assert [line.policy for line in home(project.context, {}, []).lines] == ["a", "b", "c", "d", "e", "canary"]

@@ -156,6 +156,16 @@ def test_steps_on_the_way_to_a_chosen_one_come_at_no_cost(frames: Make) -> None:
             assert end[: len(row["prompt"]) + 1] == [*row["prompt"], *row["completion"]]
 
 
+def test_a_correction_of_a_step_is_not_on_the_way(frames: Make) -> None:
+    """The conversation went on from what was done, so the correction would need a sequence of its own."""
+    told = [[{"user": f"{n}", "call": (f"f{n}", {})}, {"call": (f"g{n}", {})}] for n in range(12)]
+    attempts = [{"id": f"e{n}", "p": 0.95, "task": f"t{n}", "steps": steps} for n, steps in enumerate(told)]
+    examples, _ = tables(frames(attempts))
+    corrected = pl.when(pl.col("step") == 0).then(pl.col("completion").str.replace(r'"f(\d)', '"h$1'))
+    examples = examples.with_columns(completion=corrected.otherwise("completion"))
+    assert len(select_demonstrations(examples, TrainConfig(max_rows=6, on_the_way=True), Funnel())) == 6
+
+
 def test_a_weight_is_used_once_in_the_loss_and_not_to_draw_by(frames: Make) -> None:
     attempts = [attempt(f"e{n}", 0.99 if n % 2 else 0.75, task="t", tool=f"f{n}") for n in range(300)]
     rows, _ = run(frames(attempts), "sft", TrainConfig(max_rows=60))
