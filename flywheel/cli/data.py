@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -452,5 +453,5 @@ def export(
     if current.out.verbose:
         lines = [x for f, line in zip(answer.files, lines, strict=True) for x in (line, *funnel_lines(f.counts))]
     lost = columns([["lost", loss.field, f"{loss.rows:,} rows", loss.why] for loss in answer.lost], right=(2,))
-    runs = [f"next  cd {answer.folder} && {command}" for command in answer.command[:1]]
+    runs = [f"next  cd {shlex.quote(answer.folder)} && {command}" for command in answer.command[:1]]
     current.out.result([*lines, *lost, f"in    {answer.folder}", *runs], answer)

@@ -215,6 +215,20 @@ def _folder(cfg: ModelConfig) -> Path:
     return _dequantised(info) if info.is_gguf else info.path
 
 
+def seen_from(cfg: ModelConfig, folder: Path) -> str:
+    """Return what other software that runs in `folder` loads the base model by: a hub's name, or a way to its files.
+
+    The way is relative unless the configuration has an absolute one, so that it names no home.
+
+    Raises:
+        FlywheelError: there is no such model here, or it has no safetensors weights.
+    """
+    path = Path(cfg.base).expanduser()
+    if cfg.base != EMBEDDED and (Path(cfg.base).is_absolute() or not path.exists()) and path.suffix != ".gguf":
+        return cfg.base
+    return os.path.relpath(_folder(cfg).resolve(), folder.resolve())
+
+
 @contextlib.contextmanager
 def _named(cfg: ModelConfig) -> Iterator[None]:
     """Turn an error of transformers about a model's files, which hold no log, into one that names the model."""

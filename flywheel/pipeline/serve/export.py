@@ -65,11 +65,11 @@ def export(ctx: Context, folder: Path, forms: Sequence[str], split: str, to: str
     """Write the named forms, or all of them where none is named; `to`: as the files of that system.
 
     Raises:
-        UsageError: a folder that flywheel did not write.
+        UsageError: a folder that holds what flywheel did not write.
         FlywheelError: a target needs tokens, and the base model has no tokenizer or no chat template.
     """
-    if folder.exists() and not (folder / MANIFEST).is_file() and any(folder.iterdir()):
-        raise UsageError(f"`{folder}` was not written by `flywheel export`", hint="choose a new or empty folder")
+    if folder.exists():
+        _require_own(folder)
     with files.atomic_folder(folder) as partial:
         if to:
             answer = export_to(ctx, folder, partial, target_of(to, forms), forms, Split(split))
@@ -81,6 +81,22 @@ def export(ctx: Context, folder: Path, forms: Sequence[str], split: str, to: str
             files.atomic_write(partial / "README.md", _card(ctx, answer))
         files.write_json(partial / MANIFEST, answer.model_dump(mode="json", exclude={"folder"}))
     return answer
+
+
+def _require_own(folder: Path) -> None:
+    """Refuse a folder with anything but an earlier export: all of it is replaced, adapters trained there too."""
+    names = {path.name for path in folder.iterdir()} - {"__pycache__"}
+    if not (folder / MANIFEST).is_file():
+        if names:
+            raise UsageError(f"`{folder}` was not written by `flywheel export`", hint="choose a new or empty folder")
+        return
+    earlier = files.read_json(folder / MANIFEST)
+    own = {MANIFEST, "README.md", *earlier.get("launch", []), *(Path(f["path"]).parts[0] for f in earlier["files"])}
+    if others := sorted(names - own):
+        raise UsageError(
+            f"`{folder}` holds `{others[0]}`, which `flywheel export` did not write",
+            hint="an export replaces its whole folder: move this out first, or choose another folder",
+        )
 
 
 def _write(ctx: Context, folder: Path, kind: str, split: Split) -> ExportFile:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import sys
 import typing
 
@@ -19,7 +20,8 @@ def prompts():
     from skyrl.train.dataset import PromptDataset
     from transformers import AutoTokenizer
 
-    return PromptDataset("prompts.parquet", AutoTokenizer.from_pretrained(MODEL), 8192, num_workers=1)
+    allowed = re.search(r"max_prompt_length=(\d+)", (FOLDER / "rl.args").read_text())  # it leaves longer ones out
+    return PromptDataset("prompts.parquet", AutoTokenizer.from_pretrained(MODEL), int(allowed[1]), num_workers=1)
 
 
 def read():
@@ -31,7 +33,7 @@ def read():
     same(len(rows), len(tokens("sft")), "rows")
     for n, written in enumerate(tokens("sft")):
         same(list(rows[n]["input_ids"]), ids(written), "sft")
-        same(sum(rows[n]["loss_mask"]), sum(mask(written)), "mask")
+        same(list(rows[n]["loss_mask"]), mask(written)[-len(rows[n]["loss_mask"]) :], "mask")
     return (
         f"PromptDataset keeps {len(groups)} of {len(groups)} groups; load_from_pretokenized gives every token and mask"
     )

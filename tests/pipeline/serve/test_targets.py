@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +14,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from flywheel.config import ModelConfig
 from flywheel.errors import UsageError
+from flywheel.models.chat import ChatFormat
+from flywheel.models.load import load_tokenizer, seen_from
+from flywheel.models.token_rows import token_rows
 from flywheel.pipeline.serve.targets.export import write_files
 from flywheel.pipeline.serve.targets.table import TARGETS
+from flywheel.pipeline.serve.targets.tabular import actions_of
 from flywheel.project import Project
-from tests.mined import mined
+from tests.mined import call, mined, say
 
 if TYPE_CHECKING:
     from flywheel.pipeline.serve.targets.target import DataFile, Mined
@@ -87,8 +94,6 @@ def test_only_actions_are_in_a_window_and_results_are_not(contents: Mined) -> No
 
 def test_log_probabilities_of_other_tokens_are_not_taken(contents: Mined) -> None:
     """A log of another template has other tokens: its numbers are of no use here."""
-    from flywheel.models.token_rows import token_rows
-
     group = contents.rows["groups"][0]
     other = [{"ids": [*step["ids"], 1], "log_probs": [*step["log_probs"], 0.0]} for step in group["log_probs"][0]]
     row = {**group, "log_probs": [other, None, None]}
@@ -150,3 +155,118 @@ def test_an_unknown_target_or_a_form_it_has_no_place_for_is_named(
 ) -> None:
     with pytest.raises(UsageError, match=said):
         Project(projects("logs")).export(tmp_path / "out", to=to, forms=forms)
+
+
+def test_commands_are_those_of_the_forms_that_have_rows_and_name_the_model(contents: Mined) -> None:
+    demonstrations = replace(contents, rows={"sft": contents.rows["sft"], "groups": []})
+    spaced = replace(contents, weights="my models/tiny")
+
+    assert TARGETS["trl"].commands(demonstrations) == ["trl sft --config sft.yaml"]
+    assert TARGETS["areal"].commands(demonstrations) == ["python train.py sft --config sft.yaml"]
+    for name in ("trl", "art"):  # these scripts take the model from their command line
+        assert shlex.split(TARGETS[name].commands(spaced)[-1])[-1] == "my models/tiny"
+    for target in TARGETS.values():
+        assert not any("$model" in line or "$$" in line for line in target.commands(contents))
+
+
+def test_the_base_is_named_so_that_it_loads_from_the_exported_folder(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "tiny").symlink_to(tiny_model)
+    monkeypatch.chdir(tmp_path)
+    near = seen_from(ModelConfig(base="models/tiny"), tmp_path / "out" / "verl")
+
+    assert not Path(near).is_absolute()
+    assert (tmp_path / "out" / "verl" / near).resolve() == tiny_model.resolve()
+    assert seen_from(ModelConfig(base=str(tiny_model)), tmp_path / "out") == str(tiny_model)
+    assert seen_from(ModelConfig(base="Qwen/Qwen3-0.6B"), tmp_path / "out") == "Qwen/Qwen3-0.6B"
+
+
+def test_the_embedded_base_is_a_folder_to_other_systems(tmp_path: Path) -> None:
+    """No other system knows the word `embedded`."""
+    near = seen_from(ModelConfig(base="embedded"), tmp_path)
+    assert (tmp_path / near / "config.json").is_file()
+
+
+def test_who_acted_is_corrected_for_only_where_every_attempt_has_log_probabilities(
+    contents: Mined, tmp_path: Path
+) -> None:
+    """OpenRLHF and SkyRL stop without them; veRL and AReaL would take the zeros for certainty."""
+    known = [row.model_copy(update={"log_probs": [-0.5] * sum(row.mask)}) for row in contents.tokens["groups"]]
+    logged = replace(contents, tokens={**contents.tokens, "groups": known})
+    shown = {}
+    for number, one in enumerate((contents, logged)):
+        for name, file in (("verl", "grpo.yaml"), ("skyrl", "rl.args"), ("openrlhf", "grpo.sh")):
+            write_files(TARGETS[name], one, tmp_path / f"{name}-{number}")
+            text = (tmp_path / f"{name}-{number}" / file).read_text()
+            shown[name, number] = [
+                word for word in ("rollout_is: null", "rollout_is: token", "type=null", "type=token") if word in text
+            ] or [text.split("is_correction_level ")[1].split()[0]]
+
+    assert shown == {
+        ("verl", 0): ["rollout_is: null"], ("skyrl", 0): ["type=null"], ("openrlhf", 0): ["off"],
+        ("verl", 1): ["rollout_is: token"], ("skyrl", 1): ["type=token"], ("openrlhf", 1): ["token"],
+    }  # fmt: skip
+
+
+def test_no_batch_is_larger_than_what_there_is(contents: Mined, tmp_path: Path) -> None:
+    """These systems leave an incomplete batch out: two groups in batches of eight train nothing."""
+    for name, file, line in (
+        ("verl", "grpo.yaml", "train_batch_size: 2"),
+        ("skyrl", "rl.args", "trainer.train_batch_size=2"),
+        ("areal", "dpo.yaml", "batch_size: 1"),
+        ("agent-lightning", "rl.args", "data.train_batch_size=2"),
+    ):
+        write_files(TARGETS[name], contents, tmp_path / name)
+        assert line in (tmp_path / name / file).read_text()
+
+
+def test_advantages_and_temperatures_of_groups_are_never_lost_in_silence(contents: Mined) -> None:
+    for name in ("trl", "verl", "skyrl", "areal", "openrlhf"):
+        assert {"advantage", "temperature"} <= {lost.field for lost in TARGETS[name].lost}
+    attempts = data_of("agent-lightning", contents)["attempts.jsonl"]
+    assert all(one["request"]["temperature"] == 1.0 for attempt in attempts for one in attempt["calls"])
+
+
+@pytest.mark.parametrize("name", ["trl", "swift"])
+def test_a_text_begins_once_where_the_tokenizer_begins_texts_itself(
+    name: str, contents: Mined, tiny_model: Path
+) -> None:
+    """As Llama 3's does: its template writes the first token, and so does its tokenizer."""
+    from tokenizers.processors import TemplateProcessing
+
+    tokenizer = load_tokenizer(ModelConfig(base=str(tiny_model)))
+    begin = str(tokenizer.special_tokens_map.get("bos_token") or tokenizer.eos_token)
+    number = tokenizer.convert_tokens_to_ids(begin)
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single=f"{begin} $A", special_tokens=[(begin, number)]
+    )
+    tokenizer.chat_template = f"{{{{ '{begin}' }}}}{tokenizer.chat_template}"
+    chat = ChatFormat(tokenizer)
+    row = contents.rows["preference"][0]
+    parts = token_rows("preference", row, chat, {})
+    files = data_of(name, replace(contents, rows={"preference": [row]}, tokens={"preference": parts}, chat=chat))
+    (written,) = next(iter(files.values()))
+    prompt = written["prompt"] if name == "trl" else written["messages"][0]["content"]
+
+    assert parts[0].ids[0] == number
+    assert tokenizer(prompt)["input_ids"] == parts[0].prompt_ids
+
+
+def test_a_tool_called_ask_is_not_a_question() -> None:
+    attempts = [[call("ask"), say("Done.")], [say("Which one?")]]
+    assert actions_of([{"completions": attempts}]) == ["ask (tool)", "ask", "reply"]
+
+
+def test_an_export_is_not_replaced_with_what_was_trained_in_it(projects: Callable[[str], Path], tmp_path: Path) -> None:
+    """The commands of a README train into the exported folder."""
+    project, out = Project(projects("built")), tmp_path / "out"
+    project.export(out, to="trl")
+    project.export(out, to="areal")
+    (out / "out-dpo").mkdir()
+    (out / "out-dpo" / "adapter_model.safetensors").write_bytes(b"hours")
+    with pytest.raises(UsageError, match="out-dpo"):
+        project.export(out, to="areal")
+
+    assert (out / "out-dpo" / "adapter_model.safetensors").read_bytes() == b"hours"

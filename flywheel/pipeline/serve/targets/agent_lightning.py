@@ -35,7 +35,7 @@ AGENT_LIGHTNING = Target(
     "agent-lightning 1.0.2",
     ("groups",),
     _data,
-    ("python train.py",),
+    (("groups", "python train.py"),),
     lost=(
         Lost("step_advantages", ("groups",), "only the last reward event of a rollout counts"),
         Lost("advantage", ("groups",), "it computes its own from the rewards"),

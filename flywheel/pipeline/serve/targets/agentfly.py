@@ -33,8 +33,13 @@ AGENTFLY = Target(
     _data,
     (
         (
-            "python -m agentfly.cli train data.train_files=train.json data.val_files=train.json "
-            "algorithm.adv_estimator=grpo agent.init_config.reward_name=logged_reference"
+            "groups",
+            (
+                "python -m agentfly.cli train data.train_files=train.json data.val_files=train.json "
+                "algorithm.adv_estimator=grpo agent.use_agent=True agent.init_config.agent_type=hf "
+                "agent.init_config.model_name_or_path=$model_quoted actor_rollout_ref.model.path=$model_quoted "
+                "agent.init_config.reward_name=logged_reference"
+            ),
         ),
     ),
     lost=(
@@ -44,7 +49,10 @@ AGENTFLY = Target(
         Lost("tools", ("groups",), "tools are Python functions there; give yours in agent.init_config.tools"),
     ),
     notes=(
-        "`reward.py` compares an answer with the best logged one, word by word; put your own check there.",
+        (
+            "`reward.py` compares an answer with the best logged one, word by word; put your own check there, and "
+            "import it in `agentfly/rewards/__init__.py`, where it looks for rewards. No run was made."
+        ),
         "PyPI's `agentfly` is another project: install it from github.com/Agent-One-Lab/AgentFly.",
     ),
 )

@@ -8,7 +8,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from flywheel.pipeline.serve.targets.target import DataFile, Lost, Mined, Target, longest_parts
+from flywheel.pipeline.serve.targets.target import (
+    ONE_TEMPERATURE,
+    OWN_ADVANTAGE,
+    SMALLER_GROUPS,
+    DataFile,
+    Lost,
+    Mined,
+    Target,
+    longest_parts,
+)
 from flywheel.records import canonical_json, content_id
 from flywheel.records.token_rows import TokenRow
 
@@ -64,8 +73,10 @@ AREAL = Target(
     "AReaL 1.0.4",
     ("preference", "sft", "groups"),
     _data,
-    ("python train.py dpo --config dpo.yaml", "python train.py sft --config sft.yaml"),
+    (("preference", "python train.py dpo --config dpo.yaml"), ("sft", "python train.py sft --config sft.yaml")),
     lost=(
+        OWN_ADVANTAGE,
+        ONE_TEMPERATURE,
         Lost("margin", ("preference",), "its DPO has no margin"),
         Lost("weight", ("preference", "sft"), "its trainers weigh all rows alike"),
         Lost("step_advantages", ("groups",), "a trajectory has one reward"),
@@ -73,6 +84,12 @@ AREAL = Target(
     ),
     notes=(
         "Name no folder after `gsm8k`, `hh-rlhf` or another dataset that it knows: it looks for these words in paths.",
+        (
+            "Groups have no launch file: give `replay:Replay` and `rl` to its RL trainer. An attempt without logged "
+            "log-probabilities has zeros for them: there leave `actor.use_decoupled_loss` out and set "
+            "`actor.recompute_logprob`."
+        ),
+        SMALLER_GROUPS,
         "It has no KTO, so single actions are not written. It needs a GPU.",
     ),
 )

@@ -76,7 +76,7 @@ ART = Target(
     "ART 0.5.23",
     ("groups", "sft"),
     _data,
-    ("python train.py",),
+    (("groups", "python train.py $model_quoted"),),
     lost=(
         Lost("advantage", ("groups",), "it computes its own from the rewards; ours is there as a metric"),
         Lost("step_advantages", ("groups",), "a trajectory has one reward"),

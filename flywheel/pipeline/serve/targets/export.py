@@ -18,7 +18,7 @@ from flywheel.records import Split
 from flywheel.results.data import ExportAnswer, ExportFile, ExportLoss
 from flywheel.stages.datasets.export import FORMS
 
-_USUAL = {"weight": 1.0, "part": 0}  # what a row has where there is nothing to lose
+_USUAL = {"weight": 1.0, "part": 0, "temperature": 1.0}  # what a row has where there is nothing to lose
 _OF_MESSAGES = {"tools", "completions"}
 _README = """# {name}
 
@@ -41,6 +41,7 @@ Launch files: {launch}.
 ## What to know
 
 - Tokens and texts are those of `{model}`, {rendering}. Train that model: the masks are for its tokens.
+- Commands and launch files, run in this folder, load it from `{weights}`.
 - Nothing is cut: the longest row has {longest:,} tokens, and the launch files allow as many.
 {notes}- Personal data were replaced by pseudonyms before anything was stored; what no pattern knows may still be there.
 
@@ -57,7 +58,7 @@ def export_to(
         FlywheelError: the base model has no tokenizer, or no chat template.
     """
     funnels = dict[str, Funnel]()
-    contents = mined(ctx, [form for form in target.forms if form in forms or not forms], split, funnels)
+    contents = mined(ctx, folder, [form for form in target.forms if form in forms or not forms], split, funnels)
     data, launch = write_files(target, contents, partial)
     written = [
         ExportFile(
@@ -76,7 +77,7 @@ def export_to(
         to=target.name,
         files=written,
         launch=launch,
-        command=list(target.command),
+        command=target.commands(contents),
         lost=_lost(target, contents),
         inputs=inputs_of(ctx, contents.rows),
     )
@@ -88,9 +89,8 @@ def write_files(target: Target, contents: Mined, folder: Path) -> tuple[list[Dat
     """Write a target's files of rows and its launch files; return the former and the names of the latter."""
     data = list(target.data(contents))
     for file in data:
-        path = folder / file.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(file.content)
+        with files.atomic_path(folder / file.path) as path:
+            path.write_bytes(file.content)
     launch = dict(target.launch_files(contents))
     for name, text in launch.items():
         files.atomic_write(folder / name, text)
@@ -101,6 +101,8 @@ def _lost(target: Target, contents: Mined) -> list[ExportLoss]:
     """Return what the system has no place for, as far as rows have it."""
     losses = []
     for lost in target.lost:
+        if lost.partly and contents.corrected:
+            continue
         with_it = {row.row for form in lost.forms for row in contents.tokens.get(form, ()) if _has(row, lost.field)} | {
             row["id"]
             for form in lost.forms
@@ -123,11 +125,12 @@ def _readme(target: Target, contents: Mined, answer: ExportAnswer) -> str:
         name=contents.name or "flywheel dataset",
         title=target.title,
         split=answer.split,
-        command="\n".join(target.command),
+        command="\n".join(answer.command) or "# no rows",
         files="\n".join(rows),
         launch=", ".join(f"`{name}`" for name in answer.launch) or "none",
         lost="\n".join(lost) or "Nothing.",
         model=contents.model,
+        weights=contents.weights,
         rendering=rendering(contents.chat),
         longest=contents.longest,
         notes="".join(f"- {note}\n" for note in target.notes),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flywheel.pipeline.serve.targets.target import DataFile, Mined, Target, json_lines
+from flywheel.stages.datasets.export import FORMS
 
 
 def _data(mined: Mined) -> Iterator[DataFile]:
@@ -15,8 +16,8 @@ def _data(mined: Mined) -> Iterator[DataFile]:
 JSONL = Target(
     "jsonl",
     "any trainer that takes token ids",
-    ("preference", "unpaired", "sft", "groups"),
+    tuple(FORMS),
     _data,
-    ("head -c 400 tokens-sft.jsonl",),
+    tuple((form, f"head -c 400 tokens-{form}.jsonl") for form in FORMS),
     notes=("A row is `prompt_ids` followed by `completion_ids`; only `windows` of the completion are trained.",),
 )

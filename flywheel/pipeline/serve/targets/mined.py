@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from flywheel.errors import TemplateError
 from flywheel.funnel import Funnel
 from flywheel.models.chat import ChatFormat
-from flywheel.models.load import load_tokenizer
+from flywheel.models.load import load_tokenizer, seen_from
 from flywheel.models.token_rows import token_rows
 from flywheel.pipeline.build.registry import stage_of
 from flywheel.pipeline.build.tables import read_table
@@ -52,8 +53,15 @@ def inputs_of(ctx: Context, forms: Iterable[str]) -> dict[str, str]:
     return {stage: snapshot.table_sha256(stage) for stage, snapshot in snapshots if snapshot is not None}
 
 
-def mined(ctx: Context, forms: Sequence[str], split: Split, funnels: dict[str, Funnel]) -> Mined:
+def mined(ctx: Context, folder: Path, forms: Sequence[str], split: Split, funnels: dict[str, Funnel]) -> Mined:
     """Return the rows of forms with their tokens; a row that the template cannot render is dropped and counted.
+
+    Args:
+        ctx: the project.
+        folder: where the files will lie, from which the base model is loaded.
+        forms: of rows.
+        split: training or holdout.
+        funnels: count the rows of each form.
 
     Raises:
         FlywheelError: the base model has no tokenizer, or no chat template.
@@ -69,7 +77,7 @@ def mined(ctx: Context, forms: Sequence[str], split: Split, funnels: dict[str, F
             parts = _tokens(kind, row, chat, policies, funnel)
             rows[kind] += [row] if parts else []
             tokens[kind] += parts
-    return Mined(rows, tokens, chat, ctx.config.model.base, ctx.config.name)
+    return Mined(rows, tokens, chat, ctx.config.model.base, seen_from(ctx.config.model, folder), ctx.config.name)
 
 
 def _tokens(kind: str, row: Row, chat: ChatFormat, policies: dict[str, str | None], funnel: Funnel) -> list[TokenRow]:

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flywheel.pipeline.serve.targets.target import DataFile, Lost, Mined, Target, json_lines, longest_parts
+from flywheel.pipeline.serve.targets.target import (
+    ONE_TEMPERATURE,
+    OWN_ADVANTAGE,
+    SMALLER_GROUPS,
+    UNKNOWN_ACTOR,
+    DataFile,
+    Lost,
+    Mined,
+    Target,
+    json_lines,
+    longest_parts,
+)
 
 
 def _data(mined: Mined) -> Iterator[DataFile]:
@@ -33,8 +44,11 @@ OPENRLHF = Target(
     "OpenRLHF 0.11.2",
     ("preference", "sft", "groups"),
     _data,
-    ("sh dpo.sh", "sh sft.sh", "sh grpo.sh"),
+    (("preference", "sh dpo.sh"), ("sft", "sh sft.sh"), ("groups", "sh grpo.sh")),
     lost=(
+        OWN_ADVANTAGE,
+        ONE_TEMPERATURE,
+        UNKNOWN_ACTOR,
         Lost("margin", ("preference",), "its margin is for reward models alone"),
         Lost("weight", ("preference", "sft"), "its trainers weigh all rows alike"),
         Lost("step_advantages", ("groups",), "an attempt has one reward"),
@@ -46,6 +60,7 @@ OPENRLHF = Target(
             "list of characters."
         ),
         "`--data.max_len` is 512 if it is left out, and cuts answers; the scripts set the longest row.",
+        SMALLER_GROUPS,
         "It has no KTO, so single actions are not written. It needs a GPU.",
     ),
 )

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flywheel.pipeline.serve.targets.target import DataFile, Lost, Mined, Target, longest_parts, parquet
+from flywheel.pipeline.serve.targets.target import (
+    ONE_TEMPERATURE,
+    OWN_ADVANTAGE,
+    SMALLER_GROUPS,
+    UNKNOWN_ACTOR,
+    DataFile,
+    Lost,
+    Mined,
+    Target,
+    longest_parts,
+    parquet,
+)
 from flywheel.records import canonical_json
 
 
@@ -33,10 +44,13 @@ SKYRL = Target(
     ("groups", "sft"),
     _data,
     (
-        "python replay.py",
-        "python -m skyrl.train.main_sft $(cat sft.args)",
+        ("groups", "python replay.py"),
+        ("sft", "python -m skyrl.train.main_sft $$(cat sft.args)"),
     ),
     lost=(
+        OWN_ADVANTAGE,
+        ONE_TEMPERATURE,
+        UNKNOWN_ACTOR,
         Lost("weight", ("sft",), "its SFT weighs all rows alike"),
         Lost("part", ("groups",), "a rollout is one sequence; of an attempt in several, the longest is replayed"),
     ),
@@ -46,6 +60,7 @@ SKYRL = Target(
             "Rewards go in by token: with `STEPS = True` in `replay.py` each step's credit is at its last token; "
             "its GRPO adds them up, estimators by token use them one by one."
         ),
+        SMALLER_GROUPS,
         "It needs a GPU.",
     ),
 )

@@ -24,7 +24,7 @@ def _data(mined: Mined) -> Iterator[DataFile]:
 def _messages(mined: Mined, row: Row, side: str) -> Row:
     """Return the rendered prompt and action as two messages; the template ends the action with its own token."""
     action = mined.action_text(row, side).removesuffix(str(mined.chat.tokenizer.eos_token))
-    texts = ({"role": "user", "content": mined.prompt_text(row)}, {"role": "assistant", "content": action})
+    texts = ({"role": "user", "content": mined.completed_prompt(row)}, {"role": "assistant", "content": action})
     return {"messages": list(texts), "id": row["id"]}
 
 
@@ -33,7 +33,7 @@ SWIFT = Target(
     "ms-swift 4.6.0",
     ("preference", "unpaired", "sft"),
     _data,
-    ("swift rlhf dpo.yaml", "swift rlhf kto.yaml", "swift sft sft.yaml"),
+    (("preference", "swift rlhf dpo.yaml"), ("unpaired", "swift rlhf kto.yaml"), ("sft", "swift sft sft.yaml")),
     lost=(
         Lost("margin", ("preference",), "its margin is for reward models alone"),
         Lost("weight", ("preference", "unpaired", "sft"), "its trainers weigh all rows alike"),

@@ -42,7 +42,8 @@ def actions_of(rows: Sequence[Row]) -> list[str]:
 def _action(message: Mapping[str, Any]) -> str:
     calls = message.get("tool_calls") or []
     if calls:
-        return str(calls[0]["name"])
+        name = str(calls[0]["name"])
+        return f"{name} (tool)" if name in TEXTS else name
     return "ask" if str(message.get("content") or "").rstrip().endswith("?") else "reply"
 
 
@@ -136,12 +137,16 @@ def _tianshou(mined: Mined) -> Iterator[DataFile]:
 
 _LOST = (
     Lost("log_probs", ("groups",), "they are of texts, not of the choice of a tool: no propensity is logged"),
-    Lost("tools", ("groups",), "an action is a tool's name; arguments and words are left out"),
+    Lost(
+        "tools",
+        ("groups",),
+        "an action is a step's first tool by name; other calls, arguments and words are left out",
+    ),
 )
 _NOTES = (
     "This trains the choice of the next tool, not a language model; `encoder.json` names actions and features.",
     "Rewards are an attempt's return at its last step; `credit` has each step's own.",
 )
 
-RLLIB = Target("rllib", "RLlib 2.60.0", ("groups",), _rllib, ("python train.py",), _LOST, _NOTES)
-TIANSHOU = Target("tianshou", "Tianshou 2.0.1", ("groups",), _tianshou, ("python train.py",), _LOST, _NOTES)
+RLLIB = Target("rllib", "RLlib 2.60.0", ("groups",), _rllib, (("groups", "python train.py"),), _LOST, _NOTES)
+TIANSHOU = Target("tianshou", "Tianshou 2.0.1", ("groups",), _tianshou, (("groups", "python train.py"),), _LOST, _NOTES)

@@ -7,6 +7,7 @@ either; templates of launch files and scripts lie in `scripts/`, in a folder a t
 from __future__ import annotations
 
 import io
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,7 +21,7 @@ import pyarrow.parquet as pq
 from flywheel.models.chat import ChatFormat
 from flywheel.records import canonical_json
 from flywheel.records.token_rows import TokenRow
-from flywheel.stages.datasets.export import native
+from flywheel.stages.datasets.export import FORMS, native
 
 _SCRIPTS = Path(__file__).parent / "scripts"
 
@@ -33,6 +34,15 @@ class Lost(NamedTuple):
     field: str
     forms: tuple[str, ...]  # of the rows that have it
     why: str
+    partly: bool = False  # lost only where some of the groups' rows have none
+
+
+OWN_ADVANTAGE = Lost("advantage", ("groups",), "it computes its own from the rewards")
+ONE_TEMPERATURE = Lost("temperature", ("groups",), "it scores all attempts at the one temperature of its settings")
+UNKNOWN_ACTOR = Lost(
+    "log_probs", ("groups",), "other attempts have none, so all count as on-policy in the launch file", partly=True
+)
+SMALLER_GROUPS = "Where a group has fewer attempts than the largest, its first ones are played back again."
 
 
 class DataFile(NamedTuple):
@@ -46,13 +56,28 @@ class DataFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Mined:
-    """What is exported: rows by form, their tokens, and the model whose tokens they are."""
+    """What is exported: rows by form, their tokens, and the model whose tokens they are.
+
+    Attributes:
+        rows: mined rows by form.
+        tokens: their token rows.
+        chat: how the model reads and writes.
+        model: its name, as configured.
+        weights: what to load it by in the exported folder.
+        name: of the project.
+    """
 
     rows: Mapping[str, list[Row]]
     tokens: Mapping[str, list[TokenRow]]
     chat: ChatFormat
     model: str
+    weights: str
     name: str
+
+    @property
+    def corrected(self) -> bool:
+        """Whether all groups have log-probabilities: without them no system can correct for who acted."""
+        return all(row.log_probs is not None for row in self.tokens.get("groups", ()))
 
     @cached_property
     def longest(self) -> int:
@@ -77,6 +102,15 @@ class Mined:
         """Return the rendered text before the action, tools included."""
         return self.chat.prompt(row["prompt"], row["tools"])
 
+    def completed_prompt(self, row: Row) -> str:
+        """Return the rendered text before the action without the tokens that the tokenizer itself begins a text with.
+
+        For systems that tokenize a text with special tokens: with both, a text would begin twice.
+        """
+        alone, with_special = self.chat.ids("a"), self.chat.tokenizer("a")["input_ids"]
+        beginning = with_special[: with_special.index(alone[0])]
+        return self.prompt_text(row).removeprefix(str(self.chat.tokenizer.decode(beginning)) if beginning else "")
+
     def action_text(self, row: Row, side: str) -> str:
         """Return the rendered text of an action, ending with the end of its turn."""
         return self.chat.completion(row["prompt"], row["tools"], row[side][0])
@@ -92,7 +126,8 @@ class Mined:
         prompts = max((len(row.prompt_ids) for row in every), default=1)
         completions = max((len(row.completion_ids) for row in every), default=1)
         return {
-            "model": self.model,
+            "model": self.weights,
+            "model_quoted": shlex.quote(self.weights),
             "longest": self.longest,
             "longest_mixed": prompts + completions,
             "longest_and_two": self.longest + 2,
@@ -101,6 +136,9 @@ class Mined:
             "longest_completion": completions,
             "members": max((len(row["completions"]) for row in groups), default=1),
             "groups": len(groups),
+            "correction": "token" if self.corrected else "null",
+            "correction_or_off": "token" if self.corrected else "off",
+            **{f"batch_{form}": max(1, min(8, len(self.rows.get(form, ())))) for form in FORMS},
         }
 
 
@@ -113,7 +151,7 @@ class Target:
         title: of the system, with the version that this was written for.
         forms: what of the mined rows it takes.
         data: makes its files of rows.
-        command: what to run in the folder, a line each.
+        command: what to run in the folder: a form of rows and the line that trains on them; `$$` is a dollar.
         lost: what it has no place for.
         notes: what its user must know.
     """
@@ -122,9 +160,14 @@ class Target:
     title: str
     forms: tuple[str, ...]
     data: Callable[[Mined], Iterator[DataFile]]
-    command: tuple[str, ...]
+    command: tuple[tuple[str, str], ...]
     lost: tuple[Lost, ...] = ()
     notes: tuple[str, ...] = field(default=())
+
+    def commands(self, mined: Mined) -> list[str]:
+        """Return what to run in the folder, for the forms that have rows."""
+        values = mined.values()
+        return [Template(line).substitute(values) for form, line in self.command if mined.rows.get(form)]
 
     def launch_files(self, mined: Mined) -> Iterator[tuple[str, str]]:
         """Yield its launch files and scripts with the values of this export; `$$` is a dollar."""
@@ -230,7 +273,9 @@ def chat_exchange(mined: Mined, row: Row, member: int, parts: Sequence[TokenRow]
                 for t, x in zip(tokens, known, strict=True)
             ]
             choice["logprobs"] = {"content": shown, "refusal": None}
-        request = {"model": model, "messages": openai_messages(before)}
+        request: Row = {"model": model, "messages": openai_messages(before)}
+        if part.temperature is not None:
+            request["temperature"] = part.temperature
         if row["tools"]:
             request["tools"] = openai_tools(row["tools"])
         yield (

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flywheel.pipeline.serve.targets.target import DataFile, Lost, Mined, Row, Target, json_lines, longest_parts
+from flywheel.pipeline.serve.targets.target import (
+    ONE_TEMPERATURE,
+    OWN_ADVANTAGE,
+    DataFile,
+    Lost,
+    Mined,
+    Row,
+    Target,
+    json_lines,
+    longest_parts,
+)
 
 
 def _data(mined: Mined) -> Iterator[DataFile]:
@@ -26,7 +36,7 @@ def _data(mined: Mined) -> Iterator[DataFile]:
 def _texts(mined: Mined, row: Row, sides: tuple[str, ...]) -> Row:
     label = {"label": row["label"]} if sides == ("completion",) else {}
     texts = {side: mined.action_text(row, side) for side in sides}
-    return {"prompt": mined.prompt_text(row), **texts, **label, "id": row["id"]}
+    return {"prompt": mined.completed_prompt(row), **texts, **label, "id": row["id"]}
 
 
 TRL = Target(
@@ -34,8 +44,15 @@ TRL = Target(
     "TRL 1.16.0",
     ("preference", "unpaired", "sft", "groups"),
     _data,
-    ("trl dpo --config dpo.yaml", "trl kto --config kto.yaml", "trl sft --config sft.yaml", "python grpo.py"),
+    (
+        ("preference", "trl dpo --config dpo.yaml"),
+        ("unpaired", "trl kto --config kto.yaml"),
+        ("sft", "trl sft --config sft.yaml"),
+        ("groups", "python grpo.py $model_quoted"),
+    ),
     lost=(
+        OWN_ADVANTAGE,
+        ONE_TEMPERATURE,
         Lost("margin", ("preference",), "DPOTrainer has no margin"),
         Lost("weight", ("preference", "unpaired", "sft"), "its trainers weigh all rows alike"),
         Lost("step_advantages", ("groups",), "GRPOTrainer gives every token of an attempt its attempt's advantage"),

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flywheel.pipeline.serve.targets.target import DataFile, Lost, Mined, Target, longest_parts, parquet
+from flywheel.pipeline.serve.targets.target import (
+    ONE_TEMPERATURE,
+    OWN_ADVANTAGE,
+    UNKNOWN_ACTOR,
+    DataFile,
+    Lost,
+    Mined,
+    Target,
+    longest_parts,
+    parquet,
+)
 from flywheel.records import canonical_json
 
 
@@ -44,10 +54,19 @@ VERL = Target(
     ("groups", "sft"),
     _data,
     (
-        "python -m verl.trainer.main_ppo --config-path $PWD --config-name grpo",
-        "torchrun --standalone --nproc_per_node 1 -m verl.trainer.sft_trainer --config-path $PWD --config-name sft",
+        ("groups", "python -m verl.trainer.main_ppo --config-path $$PWD --config-name grpo"),
+        (
+            "sft",
+            (
+                "torchrun --standalone --nproc_per_node 1 -m verl.trainer.sft_trainer "
+                "--config-path $$PWD --config-name sft"
+            ),
+        ),
     ),
     lost=(
+        OWN_ADVANTAGE,
+        ONE_TEMPERATURE,
+        UNKNOWN_ACTOR,
         Lost("step_advantages", ("groups",), "an agent loop returns one reward an attempt"),
         Lost("weight", ("sft",), "its SFT weighs all rows alike"),
         Lost("part", ("groups",), "a rollout is one sequence; of an attempt in several, the longest is replayed"),

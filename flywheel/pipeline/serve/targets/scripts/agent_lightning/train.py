@@ -17,8 +17,10 @@ REPLAY = [
 def main(overrides):
     with open("tasks.jsonl", encoding="utf-8") as lines:
         tasks = [json.loads(line) for line in lines]
+    with open("rl.args", encoding="utf-8") as lines:
+        settings = lines.read().split()
     with initialize_config_module("agentlightning.verl", version_base=None):
-        run_ppo(compose("config", overrides=[*REPLAY, *overrides]), tasks, tasks)
+        run_ppo(compose("config", overrides=[*REPLAY, *settings, *overrides]), tasks, tasks)
 
 
 if __name__ == "__main__":

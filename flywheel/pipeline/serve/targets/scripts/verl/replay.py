@@ -1,7 +1,7 @@
 """An agent loop that plays back logged attempts: the n-th session of a prompt is its n-th attempt.
 
 Ids, masks, log-probabilities and rewards are the log's, so veRL's own rollout correction sees the truth. An attempt
-without logged log-probabilities has zeros there; leave `rollout_correction` out where many have none.
+without logged log-probabilities has zeros there, and `rollout_is` is null in grpo.yaml where there is such a one.
 """
 
 import json
