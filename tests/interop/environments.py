@@ -58,8 +58,11 @@ def main(names: list[str]) -> int:
             build(name)
         except subprocess.CalledProcessError:
             failed.append(name)
+    built = [name for name in names if name not in failed]
+    if not built:
+        return len(failed)
     tests = [sys.executable, "-m", "pytest", "-q", "-m", "interop", "tests/interop"]
-    environment = {**os.environ, "SYSTEM": " ".join(name for name in names if name not in failed)}
+    environment = {**os.environ, "SYSTEM": " ".join(built)}
     code = subprocess.run(tests, cwd=ROOT, env=environment, check=False).returncode
     subprocess.run([sys.executable, "-m", "tests.interop.table"], cwd=ROOT, check=True)
     return code or len(failed)
