@@ -20,6 +20,7 @@ __all__ = ["Sample", "all_samples", "samples"]
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 WRITTEN: dict[str, tuple[str, ...]] = {
+    "areal": ("trainers/areal/shop/rollout/7/0.jsonl", "trainers/areal/shop/rollout/7/1.jsonl"),
     "agent_lightning": (
         "agent_lightning/v0.jsonl",
         "agent_lightning/v1_events.json",
@@ -60,10 +61,13 @@ WRITTEN: dict[str, tuple[str, ...]] = {
         "otel/pydantic_ai_v2.jsonl",
         "otel/pydantic_ai_v5.jsonl",
     ),
+    "skyrl": ("trainers/skyrl/shop/dumped_evals/global_step_3_evals/shop.jsonl",),
+    "swift": ("trainers/swift/shop/completions.jsonl",),
     "trl_completions": (
         "trl/shop-grpo/completions/completions_00010.parquet",
         "trl/shop-grpo/completions/completions_00020.parquet",
     ),
+    "verl": ("trainers/verl/shop/3.jsonl",),
     "weave": ("weave/calls.jsonl", "weave/feedback.jsonl"),
 }
 BESIDE = {"inspect/shop.eval!/samples/order-eta_epoch_1.json": "inspect/shop.eval!/header.json"}
