@@ -4,6 +4,10 @@
 of `needles`, replaced values in 10,000 tokens of harmless lines and of the Python files of the standard library; then
 payloads of sample_logs and LOGS, best CPU time of 7, compared with reading them as JSON once and, with --against, with
 another version of flywheel: both versions take turns in one run, so that a busy machine slows both.
+
+`python benchmarks/redaction.py --ratio [FORMAT]... [--mb 20] [--runs 9]`: processor time of ingest with one process,
+with redaction and without in turns, on the logs of `ingest.py`: medians, and the median of the pairs' ratios with
+quartiles.
 """
 
 from __future__ import annotations
@@ -13,9 +17,11 @@ import json
 import os
 import random
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -65,11 +71,9 @@ def measured(checkout: Path, file: str) -> tuple[float, float]:
 
 def found(times: int) -> None:
     """Print recall and what was replaced without need."""
+    from benchmarks.needles import EIGHTH, FAMILIES, FIFTH, FOURTH, HELD_OUT, SEVENTH, SIXTH, THIRD, harmless, recall
     from flywheel.config import RedactConfig
     from flywheel.stages.ingest.redact import Redactor
-
-    sys.path.insert(0, str(ROOT))
-    from benchmarks.needles import EIGHTH, FAMILIES, FIFTH, FOURTH, HELD_OUT, SEVENTH, SIXTH, THIRD, harmless, recall
 
     looked_at = {"known": FAMILIES, "held out": HELD_OUT, "third": THIRD, "fourth": FOURTH, "fifth": FIFTH}
     looked_at |= {"sixth": SIXTH, "seventh": SEVENTH}
@@ -95,13 +99,49 @@ def _parts(text: str) -> list[str]:
     return ["".join(lines[n : n + 100]) for n in range(0, len(lines), 100)]
 
 
+def ratios(formats: list[str], megabytes: float, runs: int) -> None:
+    """Print what redaction costs ingest, by format."""
+    from benchmarks.ingest import write
+
+    os.environ["FLYWHEEL_KEY"] = "benchmark"
+    print(f"{'format':12}{'with, s':>9}{'without':>9}{'ratio':>7}{'quartiles':>14}")
+    for name in formats:
+        with tempfile.TemporaryDirectory() as folder:
+            log = write(name, megabytes, Path(folder))
+            taken(log, redact=True)  # loads what is loaded once
+            pairs = [(taken(log, redact=True), taken(log, redact=False)) for _ in range(runs)]
+        low, middle, high = statistics.quantiles((one / other for one, other in pairs), n=4)
+        seconds, bare = (statistics.median(pair[n] for pair in pairs) for n in (0, 1))
+        print(f"{name:12}{seconds:9.3f}{bare:9.3f}{middle:7.3f}{low:8.3f}{high:6.3f}", flush=True)
+
+
+def taken(log: Path, *, redact: bool) -> float:
+    """Return the processor seconds of ingest."""
+    from flywheel import Project
+    from flywheel.config import Config
+
+    cfg = {"workers": 1, "format": log.stem} | ({} if redact else {"redact": {"kinds": []}})
+    with tempfile.TemporaryDirectory() as folder:
+        project = Project(folder, config=Config.model_validate({"ingest": cfg}))
+        started = time.process_time()
+        project.ingest([log])
+        return time.process_time() - started
+
+
 def main() -> None:
     """Measure and print."""
+    sys.path.insert(0, str(ROOT))
     parser = argparse.ArgumentParser()
+    parser.add_argument("--ratio", nargs="*", help="formats, by default openai, anthropic and native")
+    parser.add_argument("--mb", type=float, default=20)
+    parser.add_argument("--runs", type=int, default=9)
     parser.add_argument("--times", type=int, default=6, help="needles of each family")
     parser.add_argument("logs", nargs="*", type=Path)
     parser.add_argument("--against", type=Path, help="a checkout of another version")
     given = parser.parse_args()
+    if given.ratio is not None:
+        ratios(given.ratio or ["openai", "anthropic", "native"], given.mb, given.runs)
+        return
     found(given.times)
     texts = payloads([ROOT / "sample_logs", *(path.resolve() for path in given.logs)])
     size = sum(len(text.encode()) for text in texts) / 1e6

@@ -9,7 +9,7 @@ import orjson
 import polars as pl
 
 from flywheel.stages.ingest.patterns import Kind, Scan
-from flywheel.stages.ingest.patterns.hints import DIGITS
+from flywheel.stages.ingest.patterns.hints import DIGITS, Hint
 
 _BETWEEN = ("},{", '","')  # objects, texts: no hint needs more than one side of it
 
@@ -52,16 +52,13 @@ class Screen:
         wanted: dict[int, list[Screened]] = {}
         if not texts or not self._groups:
             return wanted
-        payloads = pl.Series("piece", texts, dtype=pl.String())
-        pieces = _pieces(payloads)
-        different = pieces["piece"].unique()
-        for searched, kinds in self._groups:
-            hinted = different
-            for pattern in searched:
-                hinted = hinted.filter(('"' + hinted).str.contains(pattern))  # no piece begins within a word
+        payloads = pl.Series("text", texts, dtype=pl.String())
+        pieces = _Pieces(payloads)
+        for hint, pattern, kinds in self._groups:
+            hinted = pieces.hinted(hint, pattern)
             if not len(hinted):
                 continue
-            rows = pieces.filter(pl.col("piece").is_in(hinted.implode()))["row"].unique().sort()
+            rows = pieces.rows(hinted)
             some = payloads.gather(rows)
             for kind in kinds:
                 for row in rows.gather(kind.among(some)):
@@ -69,15 +66,38 @@ class Screen:
         return wanted
 
 
-def _pieces(payloads: pl.Series) -> pl.DataFrame:
-    """Return the pieces of payloads, cut between objects, each with its row.
+class _Pieces:
+    """The different pieces of payloads, cut between objects and then between texts.
 
     A conversation's messages come again with each of its calls: only different pieces are searched.
     """
-    pieces = payloads.to_frame().with_row_index("row")
-    for between in _BETWEEN:
-        pieces = pieces.with_columns(pl.col("piece").str.split(between, inclusive=True)).explode("piece")
-    return pieces
+
+    def __init__(self, payloads: pl.Series) -> None:
+        self._objects = _cut(payloads.to_frame().with_row_index("row"), _BETWEEN[0])
+        self._different_objects = self._objects["text"].unique()
+        self._texts = _cut(self._different_objects.to_frame().with_row_index("object"), _BETWEEN[1])
+        self._different = self._texts["text"].unique()
+        self._searched = '"' + self._different  # no piece begins within a word
+        self._small = self._searched.str.to_lowercase()
+
+    def hinted(self, hint: Hint, pattern: str) -> pl.Series:
+        """Return those pieces in which a hint is, and a pattern."""
+        has_hint = self._searched.str.contains(hint.pattern)
+        if hint.parts:
+            has_hint |= self._small.str.contains_any([*hint.parts])
+        if not pattern:
+            return self._different.filter(has_hint)
+        return self._different.filter(has_hint).filter(self._searched.filter(has_hint).str.contains(pattern))
+
+    def rows(self, pieces: pl.Series) -> pl.Series:
+        """Return the places of the payloads that have one of some pieces."""
+        places = self._texts.filter(pl.col("text").is_in(pieces.implode()))["object"].unique()
+        objects = self._different_objects.gather(places)
+        return self._objects.filter(pl.col("text").is_in(objects.implode()))["row"].unique().sort()
+
+
+def _cut(texts: pl.DataFrame, between: str) -> pl.DataFrame:
+    return texts.with_columns(pl.col("text").str.split(between, inclusive=True)).explode("text")
 
 
 def as_fields(name: str, texts: list[str]) -> list[str]:
@@ -91,12 +111,13 @@ def as_fields(name: str, texts: list[str]) -> list[str]:
     return [f'{{"{name}":"{text}"}}' for text in texts]
 
 
-def _together(kinds: Iterable[Screened]) -> list[tuple[list[str], list[Screened]]]:
-    """Return what is searched in all payloads, one after the other in what is left, each with the kinds it is for."""
-    groups: dict[str, list[Screened]] = {}
+def _together(kinds: Iterable[Screened]) -> list[tuple[Hint, str, list[Screened]]]:
+    """Return what is searched in all payloads, a hint and in what has it a pattern, each with the kinds it is for."""
+    groups: dict[Hint | None, list[Screened]] = {}
     for kind in kinds:
         groups.setdefault(kind.kind.hint, []).append(kind)
     any_of = {hint: "|".join(f"(?:{kind.kind.trigger})" for kind in group) for hint, group in groups.items()}
     return [
-        ([DIGITS, any_of[hint]] if hint == DIGITS else [hint or any_of[hint]], group) for hint, group in groups.items()
+        (hint or Hint(pattern=any_of[hint]), any_of[hint] if hint == DIGITS else "", group)
+        for hint, group in groups.items()
     ]

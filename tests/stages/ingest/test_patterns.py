@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import re
 
-import polars as pl
 import pytest
 from flywheel.stages.ingest.patterns import KINDS, PLACEHOLDER
 from flywheel.stages.ingest.patterns.structure import in_field
+from flywheel.stages.ingest.screen import Screen, Screened
 
 
 def finds(kind: str, text: str, name: str = "") -> list[str]:
     found: list[str] = []
     reached = False
-    payloads = pl.Series([text, f'"{name}":"{text}"'])
     for one in (k for k in KINDS if k.name == kind):
         new = list(one.finds(text, name))
-        seen = [payloads.str.contains(first).any() for first in (one.hint or one.trigger, one.trigger)]
-        reached = reached or bool(new and all(seen))
+        reached = reached or bool(new and Screen([Screened(one)]).wanted([text, f'"{name}":"{text}"']))
         found += [find.value for find in new if find.value not in found]
     assert reached or not found, "no payload with it would have been looked at"
     return found

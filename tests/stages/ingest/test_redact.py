@@ -251,3 +251,13 @@ def test_ids_that_were_looked_at_together_are_redacted_as_those_that_were_not(na
     together.payloads([], names)
     assert together.names(names) == [alone.name(name) for name in names]
     assert together.counts == alone.counts
+
+
+@pytest.mark.parametrize("before", ["\n", "\t", "\r\n", "\\n"])
+@pytest.mark.parametrize(
+    "text",
+    ["PIN: 4821", "CVV: 123", "CPF 52998224725", "DNI: 12345678Z", "ABN: 51 824 753 556", "tel: 030 1234567"],
+)
+def test_a_word_that_begins_a_line_announces_too(before: str, text: str) -> None:
+    payload = json.dumps({"content": f"hello{before}{text}"})
+    assert text.rpartition(" ")[2] not in Redactor(RedactConfig(), b"key").payloads([payload])[0]

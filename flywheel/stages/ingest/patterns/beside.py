@@ -11,23 +11,29 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from flywheel.stages.ingest.patterns.hints import WORDS
+from flywheel.stages.ingest.patterns.hints import START, START_OF_SHORT, WORDS
 from flywheel.stages.ingest.patterns.kinds import Find, Scan, digits_of
 
 _PHONE_WORDS = (
-    r"phone|telephone|telefon|teléfono|telefono|téléphone|telefone|\btel\b|\btél\b|mobile|mobil\b|móv[ei]l|mov[ei]l|\bhandy|rufnummer|durchwahl|festnetz"
-    r"|celular|\bcell\b|\bfax\b|whatsapp|\bsms\b|msisdn|portable|電話|携帯|手机|电话|手機|電話番号|फ़ोन|फोन|मोबाइल|전화|휴대폰|тел\b|телефон|telefoon"
-    r"|call(?:ed)? (?:me|us|him|her|them|back)|ring (?:me|us)|text me|reach(?:ed)?(?: me| us)?|erreichbar|ruf\w* (?:mich|uns|sie)|contact(?: number| me| no)?"
+    r"phone|telephone|telefon|teléfono|telefono|téléphone|telefone|\btel\b|\btél\b|mobile|mobil\b|móv[ei]l"
+    r"|mov[ei]l|\bhandy|rufnummer|durchwahl|festnetz"
+    r"|celular|\bcell\b|\bfax\b|whatsapp|\bsms\b|msisdn|portable|電話|携帯|手机|电话|手機|電話番号|फ़ोन|फोन|मोबाइल|전화"
+    r"|휴대폰|тел\b|телефон|telefoon"
+    r"|call(?:ed)? (?:me|us|him|her|them|back)|ring (?:me|us)|text me|reach(?:ed)?(?: me| us)?|erreichbar"
+    r"|ruf\w* (?:mich|uns|sie)|contact(?: number| me| no)?"
     r"|\bmy number|number is|numéro|número de|nummer ist|dial\b|landline|callback|hotline"
 )
 _TRIGGER_PHONES = (
-    r"(?i:phone|telef|teléf|téléph|[^a-z]t[eé]l[^a-z]|mobil|móv[ei]l|mov[ei]l|handy|rufnummer|durchwahl|celular|[^a-z]cell[^a-z]|[^a-z]fax|whatsapp|sms|msisdn|portable"
-    r"|call (?:me|us|him|her|them|back)|ring (?:me|us)|reach|erreichbar|ruf |contact|number is|my number|landline|dial |hotline|callback)[^0-9]{0,24}[0-9]"
+    rf"(?i:phone|telef|teléf|téléph|mobil|móv[ei]l|mov[ei]l|handy|rufnummer|durchwahl|celular"
+    rf"|{START}(?:(?:t[eé]l|cell)[^a-z]|fax)|whatsapp|sms|msisdn|portable"
+    r"|call (?:me|us|him|her|them|back)|ring (?:me|us)|reach|erreichbar|ruf |contact|number is|my number"
+    r"|landline|dial |hotline|callback)[^0-9]{0,24}[0-9]"
     r"|(?:電話|携帯|手机|电话|手機|फ़ोन|फोन|मोबाइल|전화|휴대폰|тел)[^0-9]{0,12}[0-9]"
 )
 _PHONE = re.compile(r"(?<![\w.+#$€£/=-])(?:\+|\(\+?)?[0-9](?:[ .()/-]{0,3}[0-9]){6,14}(?![\w/]|[.:-][0-9])")
 _DATE = re.compile(
-    r"(?:19|20)[0-9]{2}[-/.][0-9]{2}[-/.][0-9]{2}|[0-9]{2}[-/.][0-9]{2}[-/.](?:19|20)[0-9]{2}(?:[ T].*)?|[0-9]+\.[0-9]+|(?:19|20)[0-9]{2}[-/][0-9]{2}[-/][0-9]{2}.*"
+    r"(?:19|20)[0-9]{2}[-/.][0-9]{2}[-/.][0-9]{2}|[0-9]{2}[-/.][0-9]{2}[-/.](?:19|20)[0-9]{2}(?:[ T].*)?"
+    r"|[0-9]+\.[0-9]+|(?:19|20)[0-9]{2}[-/][0-9]{2}[-/][0-9]{2}.*"
 )
 _PHONE_NAMED = re.compile(rf"(?i){_PHONE_WORDS}|(?<![a-z])(?:tel|cell|fax|mobile)(?![a-z])|(?:tel|cell|mob)_")
 _PHONE_SAID = re.compile(rf"(?i){_PHONE_WORDS}")
@@ -35,7 +41,8 @@ _PHONE_BEFORE = re.compile(
     rf"(?i)(?:{_PHONE_WORDS})(?P<between>[^0-9]{{0,32}}(?:[0-9][0-9 ().+/-]{{6,20}}[^0-9]{{1,16}})?)\Z"
 )
 _OTHER_BEFORE = re.compile(
-    r"(?i)(?:order|invoice|ticket|tracking|isbn|account|item|product|case|ref(?:erence)?|serial|model|zip|id)\W{0,3}(?:no\.?|number|nr\.?|#|id)?\W{0,4}\Z"
+    r"(?i)(?:order|invoice|ticket|tracking|isbn|account|item|product|case|ref(?:erence)?|serial|model|zip"
+    r"|id)\W{0,3}(?:no\.?|number|nr\.?|#|id)?\W{0,4}\Z"
 )
 _LEAST, _MOST = 7, 15
 _DAY = re.compile(r"(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:[0-2][0-9]|3[01])")
@@ -72,15 +79,22 @@ def _aba(text: str) -> bool:
 
 # What countries call the number of a person, a taxpayer or an insured: the words in any case, short ones as written.
 _LONG_NAMES = (
-    r"steuernummer|st\.-?nr|steuer-?id\w*|versicherungsnummer|sv-?nummer|sv-?nr|rentenversicherung\w*|personalausweis\w*|ausweisn\w*|perso-nr|personnummer"
-    r"|fødselsnummer|cpr-nummer|henkilötunnus|hetu\b|rodné číslo|rijksregister\w*|num[ée]ro national|num[ée]ro avs|contribuinte|contribuyente|kimlik no"
-    r"|снилс|инн\b|паспорт|身份证号?|主民登録|個人番号|マイナンバー|my number|주민등록번호|주민번호|c[ée]dula|tax file number|ird number|social insurance number|national insurance number"
-    r"|unique taxpayer reference|taxpayer (?:id|reference)|employer identification number|emirates id|teudat zehut|israeli id|thai id|voter id|epic no|gst(?:in)? ?(?:number|no)?\b"
-    r"|south african id|id number|identity (?:card|number)|mykad|เลขประจำตัวประชาชน|medicare (?:id|card|number)|passeport|pasaporte|permis|partita iva|p\.\s?iva|codice fiscale"
-    r"|documento|imei\b|vin\b|chassis number|tax[ _-]?(?:id|number|no)\b|nhs (?:number|no)|burgerservicenummer|numer pesel|licen[cs]e n(?:umber|o)|insurance number"
+    r"steuernummer|st\.-?nr|steuer-?id\w*|versicherungsnummer|sv-?nummer|sv-?nr|rentenversicherung\w*"
+    r"|personalausweis\w*|ausweisn\w*|perso-nr|personnummer"
+    r"|fødselsnummer|cpr-nummer|henkilötunnus|hetu\b|rodné číslo|rijksregister\w*|num[ée]ro national"
+    r"|num[ée]ro avs|contribuinte|contribuyente|kimlik no"
+    r"|снилс|инн\b|паспорт|身份证号?|主民登録|個人番号|マイナンバー|my number|주민등록번호|주민번호|c[ée]dula|tax file number"
+    r"|ird number|social insurance number|national insurance number"
+    r"|unique taxpayer reference|taxpayer (?:id|reference)|employer identification number|emirates id"
+    r"|teudat zehut|israeli id|thai id|voter id|epic no|gst(?:in)? ?(?:number|no)?\b"
+    r"|south african id|id number|identity (?:card|number)|mykad|เลขประจำตัวประชาชน|medicare (?:id|card"
+    r"|number)|passeport|pasaporte|permis|partita iva|p\.\s?iva|codice fiscale"
+    r"|documento|imei\b|vin\b|chassis number|tax[ _-]?(?:id|number|no)\b|nhs (?:number|no)"
+    r"|burgerservicenummer|numer pesel|licen[cs]e n(?:umber|o)|insurance number"
 )
 _SHORT_NAMES = (
-    r"CNPJ|CPF|DNI|NIE|NIF|CIF|RUT|CUIT|CUIL|CURP|C\.C\.|AHV|AVS|SVNR|SV-Nr|CPR|HETU|RČ|OIB|TCKN|SNILS|INN|RRN|UTR|NINO|EIN|ITIN|TIN|MBI|SIN|NAS|TFN|ABN|IRD|NRIC"
+    r"CNPJ|CPF|DNI|NIE|NIF|CIF|RUT|CUIT|CUIL|CURP|C\.C\.|AHV|AVS|SVNR|SV-Nr|CPR|HETU|RČ|OIB|TCKN|SNILS|INN"
+    r"|RRN|UTR|NINO|EIN|ITIN|TIN|MBI|SIN|NAS|TFN|ABN|IRD|NRIC"
     r"|HKID|EID|PESEL|NIP|REGON|BSN|NISS|INSZ|NIR|IdNr\.?|PPSN?|GSTIN|UTR|EPIC|IMEI|VIN|CF|C\.F\.|fnr"
 )
 _NUMBERS = (
@@ -91,22 +105,86 @@ _NUMBERS = (
         lambda text: _has_digits(6)(text) and len(text) <= _LONGEST_ID and not _DAY.match(text),
     ),
     _Number("national_id", r"\brfc\b", r"[A-Z]{3,4}[0-9]{6}[A-Z0-9]{3}", bool, ("rfc",)),
-    _Number("national_id", r"passport|reisepass|passnummer|pass-nr|passeport|pasaporte|passaporto|passaporte|护照|パスポート|paspoort", r"[A-Z]{0,3}[ -]?[0-9A-Z]{5,9}", _is_passport, ("passp", "reisep", "passn", "pass-", "passe", "pasap", "passap", "护照", "パスポート", "paspo")),
     _Number(
         "national_id",
-        r"driver'?s?[ _-]?licen[cs]e|driving[ _-]?licen[cs]e|licen[cs]e[ _-]?(?:no|number|#)|\bdl(?:[ _-]?(?:no|number|#))|führerschein\w*|fuehrerschein\w*|permis de conduire|licencia de conducir|drivers?_?licen[cs]e",
+        r"passport|reisepass|passnummer|pass-nr|passeport|pasaporte|passaporto|passaporte|护照|パスポート|paspoort",
+        r"[A-Z]{0,3}[ -]?[0-9A-Z]{5,9}",
+        _is_passport,
+        ("passp", "reisep", "passn", "pass-", "passe", "pasap", "passap", "护照", "パスポート", "paspo"),
+    ),
+    _Number(
+        "national_id",
+        r"driver'?s?[ _-]?licen[cs]e|driving[ _-]?licen[cs]e|licen[cs]e[ _-]?(?:no|number|#)"
+        r"|\bdl(?:[ _-]?(?:no|number|#))|führerschein\w*|fuehrerschein\w*|permis de conduire"
+        r"|licencia de conducir|drivers?_?licen[cs]e",
         r"[A-Z]{0,5}[ -]?[0-9](?:[ -]?[0-9A-Z]){4,17}",
         _has_digits(5),
         ("licen", "dl", "hrerschein", "permis"),
     ),
-    _Number("national_id", r"\bpan\b|permanent account|income tax", r"[A-Z]{3}[PCHFATBLJG][A-Z][0-9]{4}[A-Z]", bool, ("pan", "permanent", "income")),
-    _Number("national_id", r"\bitin\b|\bein\b|employer id\w*|medicare|\bmbi\b|\bnhs\b|health card|insurance (?:id|no|number)|social insurance|\bsin\b|\btfn\b|tax file|curp", r"[0-9A-Z]{2,5}(?:[ -]?[0-9A-Z]){4,14}", _has_digits(6), ("itin", "ein", "employer", "medicare", "mbi", "nhs", "health", "insurance", "sin", "tfn", "tax", "curp", "rfc")),
-    _Number("account", r"routing|\baba\b|\brtn\b|transit (?:no|number)", r"[0-9]{4}[ -]?[0-9]{4}[ -]?[0-9]", _aba, ("routing", "aba", "rtn", "transit")),
-    _Number("account", r"bank[ _-]?(?:account|acct)|account[ _-]?(?:number|no)\b(?=[^\n]{0,60}(?:routing|bank|sort code|iban|bic|swift))|kontonummer|konto-?nr|checking account|savings account|sort[ _-]?code", r"[0-9](?:[ -]?[0-9]){5,16}", _has_digits(6), ("bank", "account", "konto", "sort")),
-    _Number("secret", r"(?:private|wallet|secret|eth(?:ereum)?|signing)[ _-]?(?:private[ _-]?)?key|priv(?:ate)?[ _-]?key", r"(?:0x)?[0-9a-fA-F]{64}", bool, ("key",)),
-    _Number("secret", r"\bpat\b|azure|dev\.azure\.com|visualstudio|devops|personal access token|system_accesstoken", r"[a-z2-7]{52}", bool, ("pat", "azure", "visualstudio", "devops", "personal access", "system_access")),
-)  # fmt: skip
-_GAP = r"(?P<gap>[\"'`)\]\\s]{0,3}(?:[ _-]?(?:no|nr|num|number|card|id|code|nummer|number is|account|#))?\.?(?:[^0-9A-Za-z\n]|\b(?:is|ist|lautet|no|number|nr|nummer|card|id|for|the|my|of|key|und|and|value|token|transit|PAT|login|numéro|número|n°|de)\b|\\[nrt\"]){0,12}?)"
+    _Number(
+        "national_id",
+        r"\bpan\b|permanent account|income tax",
+        r"[A-Z]{3}[PCHFATBLJG][A-Z][0-9]{4}[A-Z]",
+        bool,
+        ("pan", "permanent", "income"),
+    ),
+    _Number(
+        "national_id",
+        r"\bitin\b|\bein\b|employer id\w*|medicare|\bmbi\b|\bnhs\b|health card|insurance (?:id|no|number)"
+        r"|social insurance|\bsin\b|\btfn\b|tax file|curp",
+        r"[0-9A-Z]{2,5}(?:[ -]?[0-9A-Z]){4,14}",
+        _has_digits(6),
+        (
+            "itin",
+            "ein",
+            "employer",
+            "medicare",
+            "mbi",
+            "nhs",
+            "health",
+            "insurance",
+            "sin",
+            "tfn",
+            "tax",
+            "curp",
+            "rfc",
+        ),
+    ),
+    _Number(
+        "account",
+        r"routing|\baba\b|\brtn\b|transit (?:no|number)",
+        r"[0-9]{4}[ -]?[0-9]{4}[ -]?[0-9]",
+        _aba,
+        ("routing", "aba", "rtn", "transit"),
+    ),
+    _Number(
+        "account",
+        r"bank[ _-]?(?:account|acct)|account[ _-]?(?:number|no)\b(?=[^\n]{0,60}(?:routing|bank|sort code|iban"
+        r"|bic|swift))|kontonummer|konto-?nr|checking account|savings account|sort[ _-]?code",
+        r"[0-9](?:[ -]?[0-9]){5,16}",
+        _has_digits(6),
+        ("bank", "account", "konto", "sort"),
+    ),
+    _Number(
+        "secret",
+        r"(?:private|wallet|secret|eth(?:ereum)?|signing)[ _-]?(?:private[ _-]?)?key|priv(?:ate)?[ _-]?key",
+        r"(?:0x)?[0-9a-fA-F]{64}",
+        bool,
+        ("key",),
+    ),
+    _Number(
+        "secret",
+        r"\bpat\b|azure|dev\.azure\.com|visualstudio|devops|personal access token|system_accesstoken",
+        r"[a-z2-7]{52}",
+        bool,
+        ("pat", "azure", "visualstudio", "devops", "personal access", "system_access"),
+    ),
+)
+_GAP = (
+    r"(?P<gap>[\"'`)\]\\s]{0,3}(?:[ _-]?(?:no|nr|num|number|card|id|code|nummer|number is|account"
+    r"|#))?\.?(?:[^0-9A-Za-z\n]|\b(?:is|ist|lautet|no|number|nr|nummer|card|id|for|the|my|of|key|und|and"
+    r"|value|token|transit|PAT|login|numéro|número|n°|de)\b|\\[nrt\"]){0,12}?)"
+)
 _PATTERNS = tuple(
     (
         number,
@@ -167,15 +245,19 @@ def _normal(number: _Number, text: str) -> str:
 
 _LONG_TRIGGER = _LONG_NAMES.replace(r"\b", "").replace(r"\w*", "").replace(r"\s", " ")
 _TRIGGER_IDS = (
-    r"(?i:passport|reisepass|passnummer|pass-nr|passeport|pasaporte|passap|paspoort|licen[cs]e|[^a-z]dl[^a-z]|hrerschein|permis de|licencia|[^a-z]pan[^a-z]"
-    r"|permanent account|income tax|[^a-z](?:itin|ein|mbi|nhs|sin|tfn|rfc)[^a-z]|medicare|health card|insurance|tax file|curp)[^\n]{0,32}[0-9]|护照|パスポート"
-    rf"|(?:(?i:{_LONG_TRIGGER})|[^A-Za-z0-9](?:{_SHORT_NAMES})[^A-Za-z0-9])[^\n]{{0,24}}[0-9]"
+    r"(?i:passport|reisepass|passnummer|pass-nr|passeport|pasaporte|passap|paspoort|licen[cs]e|hrerschein"
+    r"|permis de|licencia"
+    rf"|{START}(?:dl|pan|itin|ein|mbi|nhs|sin|tfn|rfc)[^a-z]|permanent account|income tax|medicare"
+    rf"|health card|insurance|tax file|curp)"
+    r"[^\n]{0,32}[0-9]|护照|パスポート"
+    rf"|(?:(?i:{_LONG_TRIGGER})|(?i:{START_OF_SHORT})(?:{_SHORT_NAMES})[^A-Za-z0-9])[^\n]{{0,24}}[0-9]"
 )
 PHONED = Scan("phone", _TRIGGER_PHONES, phones, hint=WORDS, numbers=_PHONE_NAMED.pattern)
 ANNOUNCED = Scan("national_id", _TRIGGER_IDS, partial(numbers, "national_id"), hint=WORDS)
 ACCOUNT = Scan(
     "account",
-    r"(?i:routing|[^a-z]aba[^a-z]|[^a-z]rtn[^a-z]|transit n|kontonummer|konto-?nr|account|sort.?code).{0,40}[0-9]{2}",
+    rf"(?i:routing|{START_OF_SHORT}(?:aba|rtn)[^a-z0-9]|transit n|kontonummer|konto-?nr|account"
+    rf"|sort.?code).{{0,40}}[0-9]{{2}}",
     partial(numbers, "account"),
     hint=WORDS,
 )

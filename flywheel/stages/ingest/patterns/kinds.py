@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from flywheel.stages.ingest.patterns.hints import Hint
+
 PLACEHOLDER = r"<[A-Z][A-Z_]{1,40}_[0-9a-f]{8}>"
 GIVEN = re.compile(PLACEHOLDER)
 
@@ -47,7 +49,7 @@ class Kind:
     tokens: str = ""
     worth: Callable[[str], bool] = bool
     early: bool = False
-    hint: str = ""
+    hint: Hint | None = None
 
     @cached_property
     def _candidates(self) -> re.Pattern[str]:
@@ -75,7 +77,7 @@ class Scan:
     tokens: str = ""
     worth: Callable[[str], bool] = bool
     early: bool = False
-    hint: str = ""
+    hint: Hint | None = None
     near: str = ""
 
     def finds(self, text: str, name: str) -> Iterator[Find]:

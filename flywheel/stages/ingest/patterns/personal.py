@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import re
 
-from flywheel.stages.ingest.patterns.hints import DIGITS, WORDS
+from flywheel.stages.ingest.patterns.hints import DIGITS, START_OF_SHORT, WORDS
 from flywheel.stages.ingest.patterns.ids import is_numbered, is_other, is_section
 from flywheel.stages.ingest.patterns.kinds import Find, Kind, digits_of, luhn, whole
 
@@ -194,7 +194,7 @@ _SAID_DOT = re.compile(r"\s*[\[({<]\s*(?:dot|\.|punkt|punto|point)\s*[\])}>]\s*|
 _OF_NOBODY = ("git", "hg", "svn")  # the logins of servers for code
 _QUOTES = "\\\"'"
 _PRIVATE_NET, _MULTICAST, _NO_HOSTS, _NETWORK = 10, 224, (0, 127), b"\0\0\0"
-_CARDS = r"[2-6][0-9]{3}(?:[0-9]{9}|-[0-9]{4}-| {1,3}[0-9]{4} | - |\.[0-9]{4}\.|[ .-][0-9]{6}[ .-])"
+_CARDS = r"(?:[^0-9A-Za-z_.+-]|\\[bfnrt])[2-6][0-9]{3}(?:[0-9]{9}|-[0-9]{4}-| {1,3}[0-9]{4} | - |\.[0-9]{4}\.|[ .-][0-9]{6}[ .-])"
 _PHONES = (
     r"\+[1-9](?:[ ()./-]{0,2}[0-9]){6}|[^0-9A-Za-z_.]00[1-9](?:[ ()./-]?[0-9]){7}|\(0?[1-9][0-9]{1,4}\) ?[0-9]{3}|[^0-9A-Za-z_.]0[1-9][0-9]{1,3}[ -][0-9]{3}"
     r"|0[1-9] [0-9]{2} [0-9]{2} [0-9]{2} |[0-9]\)[ .-]?[0-9]{3}[ .-][0-9]{4}|[0-9]{3}\.[0-9]{3}\.[0-9]{4}|[0-9]{3}-[0-9]{3}-[0-9]{4}"
@@ -212,7 +212,8 @@ SPOKEN = Kind(
 )
 IBAN = Kind(
     "iban",
-    r"[A-Z]{2}[0-9]{2}(?:(?: {0,3}|[-./])[A-Z0-9]){11}|[^0-9a-z][a-z]{2}[0-9]{2}(?: {0,3}|[-./])(?:[a-z]{4}|[0-9]{4})(?: {0,3}|[-./])[0-9]{2}",
+    r"[A-Z]{2}[0-9]{2}(?:(?: {0,3}|[-./])[A-Z0-9]){11}"
+    rf"|{START_OF_SHORT}(?:{'|'.join(_IBAN_LENGTH).lower()})[0-9]{{2}}(?: {{0,3}}|[-./])(?:[a-z]{{4}}|[0-9]{{4}})(?: {{0,3}}|[-./])[0-9]{{2}}",
     _IBAN,
     _iban,
     hint=DIGITS,

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from flywheel.stages.ingest.patterns.commands import in_commands
-from flywheel.stages.ingest.patterns.hints import NEAR, WORDS
+from flywheel.stages.ingest.patterns.hints import NEAR, START, WORDS
 from flywheel.stages.ingest.patterns.kinds import GIVEN, Find, Scan, lowered
 from flywheel.stages.ingest.patterns.lines import LINES, in_lines, without_prefixes
 from flywheel.stages.ingest.patterns.logins import LOGINS, in_logins
@@ -377,9 +377,10 @@ _TRIGGER = (
     r"|(?:secret|token|key|auth|authorization|cookies?|dsn)(?:[-_][a-z0-9]{1,6}|value|text)?[\"'\\]{0,8}\]?[ ]{0,3}[:=>,<&]"
     r"|(?:secret|token|key|auth)[\"'\\]{0,8} (?:is|are|ist|lautet|value|[\"'\\]{0,6}[A-Za-z0-9_/+=.-]{16})"
     r"|(?:secret|token|key)[^a-z][^\n]{0,24}[A-Za-z0-9_/+=.-]{20}|secret set|put-parameter|secret-string|put-secret"
-    r"|(?:secret|token|key)[\"'\\]{0,8}(?:\\+n| )[ -]{0,24}[\"'\\]{0,4}value|[^a-z](?:pin|t?otp)[^a-z]|cv[vc]2?[^a-z]"
+    r"|(?:secret|token|key)[\"'\\]{0,8}(?:\\+n| )[ -]{0,24}[\"'\\]{0,4}value|cv[vc]2?[^a-z]"
+    rf"|{START}(?:(?:pin|t?otp)[^a-z]|(?:un)?rar |(?:un)?zip [^\"]*-P|7za? )"
     r"|(?:verifi|tigungs|sicherheits|curit|segurid|time|factor|mfa)[a-zäéóñ]{0,9}[ _-]?(?:code|passc)|c(?:ode|ódigo) (?:de s|de v|[0-9]{4})|tan: ?[0-9]|einmalc|geheimzahl|code[^a-z][^0-9]{0,24}[0-9]{4}|ódigo[^0-9]{0,24}[0-9]{4}|security.?answer|(?:backup|recovery)[ -]codes"
-    r"|curl|sshpass|mysql|mariadb|mycli|redis-cli|ftp[> ]|twine|bcp |rpcclient|hydra|freerdp|winrm|crackmap|nxc |certutil|useradd|adduser|usermod|[^a-z](?:un)?rar |rabbitmqctl|ldap|smbclient|sqlcmd|mongo|[^a-z](?:un)?zip [^\"]*-P|[^a-z]7za? |net use|chpasswd|sudo|openssl|lftp|htpasswd"
+    r"|curl|sshpass|mysql|mariadb|mycli|redis-cli|ftp[> ]|twine|bcp |rpcclient|hydra|freerdp|winrm|crackmap|nxc |certutil|useradd|adduser|usermod|rabbitmqctl|ldap|smbclient|sqlcmd|mongo|net use|chpasswd|sudo|openssl|lftp|htpasswd"
     r"|ipmitool|mosquitto|snmp|plink|pscp|psexec|securestring|getconnection)"
     r"|://[^/:@<>\"]*:[^:<>\" ]*@|:(?:543[0-9]|6432|\*):[^:\" ]+:[^:\" ]+:"
     rf"| -[NP][ =][\"']|{LOGINS}|{LINES}"
