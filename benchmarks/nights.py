@@ -4,7 +4,7 @@
 [--work FOLDER] [--results FILE] [--plot FILE]`: each night a policy serves its tasks in a world, sampled at
 temperature 1; the log goes into a project; `flywheel run nightly` does the rest. The first night a scripted policy
 serves, because the base model knows no tools; from then on the champion does. All arms serve equal tasks a night, and a
-round of any arm trains on at most as many tokens (`train.max_tokens`).
+round of any arm trains on at most as many tokens (`train.max_tokens`); what the race of `auto` costs is counted apart.
 
     flywheel  as shipped: the method by `auto`
     sft       expert iteration: the same with `method = "sft"`
@@ -27,7 +27,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from functools import cache
@@ -142,12 +142,12 @@ class Arm:
             files.atomic_write(self.folder / "flywheel.toml", settings.config(self.world, self.arm, self.seed))
         policy = WORLDS[self.world][2] if number == 1 else "champion"
         tasks, attempts = settings.history if number == 1 else (settings.tasks, settings.attempts)
-        served = self.serve(
-            policy, self._day(number), "--tasks", str(tasks), "--attempts", str(attempts), "--temperature", "1"
-        )
+        day = self._day(number)
+        more = ("--tasks", str(tasks), "--attempts", str(attempts), "--temperature", "1")
+        served = self._once(f"served{number:02d}", lambda: self.serve(policy, day, *more))
         if self.arm == "oracle":
-            self._tell(self._day(number))
-        learned = self._learn() if self.arm != "frozen" else {"outcome": "frozen", "champion": None}
+            self._tell(day)
+        learned = self._once(f"learned{number:02d}", self._learn)
         if before is None or learned["outcome"] == "promoted":
             exam = self.serve("champion", number, "--exam", str(settings.exam), "--temperature", "0")
             truth = files.read_rows(self.folder / "truth" / f"exam{number:02d}.jsonl")
@@ -164,6 +164,13 @@ class Arm:
             "better": _better(before["held_out"], held_out) if before and learned["outcome"] == "promoted" else None,
             "seconds": round(time.monotonic() - started, 1),
         }  # fmt: skip
+
+    def _once(self, name: str, do: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Return what was done before the benchmark was killed, else do it: who is promoted serves from tomorrow."""
+        path = self.folder / "done" / f"{name}.json"
+        if not path.exists():
+            files.write_json(path, do())
+        return dict(files.read_json(path))
 
     def _day(self, number: int) -> int:
         """Return the world's night of one of ours: the first has the tasks of several, and none comes again."""
@@ -185,6 +192,8 @@ class Arm:
 
     def _learn(self) -> dict[str, Any]:
         """Run the night as shipped; return what it did."""
+        if self.arm == "frozen":
+            return {"outcome": "frozen", "champion": None}
         flywheel = Path(sys.executable).with_name("flywheel")
         _run([flywheel, "-C", self.folder, "run", "nightly"], allow=(0, FAILED, HELD, WAITING))
         journal = files.read_json(self.folder / ".flywheel" / "night.json")
@@ -195,10 +204,12 @@ class Arm:
             project = Project(self.folder)
             manifest = project.registry.manifest(journal["round"])
             passes = project.config.train.epochs(manifest.method)
+            candidates = manifest.race.candidates if manifest.race else []
+            raced = sum(heat.tokens for candidate in candidates for heat in candidate.heats)
             tokens = trained_tokens(project, manifest.round, METHODS[manifest.method].dataset.sides)
             learned |= {
                 "method": manifest.method, "reason": manifest.method_reason, "steps": manifest.steps_taken,
-                "stopped": manifest.stopped, "trained_tokens": round(tokens * passes),
+                "stopped": manifest.stopped, "trained_tokens": round(tokens * passes), "race_tokens": raced,
                 "kl": manifest.kl_curve[-1].kl if manifest.kl_curve else None,
             }  # fmt: skip
         return learned
