@@ -35,7 +35,7 @@ FOUND = {
     "mini-swe-agent-deepseek": {"email": 250, "secret": 2},
     "mint": {},
     "prime-environments": {"email": 155, "phone": 3},
-    "star": {"phone": 58, "secret": 750},
+    "star": {"phone": 58, "secret": 751},
     "tau-bench": {"email": 154, "phone": 1},
     "tau2-bench": {"email": 402, "phone": 12},
     "verifiers-wiki-search": {},
