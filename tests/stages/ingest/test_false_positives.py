@@ -26,8 +26,8 @@ _IDS = ("conversation_id", "span_id", "parent_id", "tool_call_id", "target")
 
 # What stands in the shared logs and is what it is taken for: addresses in commits and in mails, telephones of offices,
 # the addresses of a container and of hosts that an agent pinged. In star customers say PINs and
-# answers to security questions (`secret`) and numbers of accounts ("my number is": `phone`). Everything beside it is a
-# false positive: the ids of intercode and the secrets of mini-swe-agent.
+# answers to security questions (`secret`) and numbers of accounts ("my number is": `phone`). The ids of intercode are
+# a company's tax number in the name of a certificate. The secrets of mini-swe-agent are false positives.
 FOUND = {
     "bfcl-tasks": {},
     "intercode": {"ip": 61, "national_id": 16},
