@@ -31,7 +31,6 @@ max_rows = 32
 on_the_way = true  # and the steps before these, in the same sequences
 batch_size = 2
 sft_learning_rate = 2e-3
-older_rows = 0  # what it knows already, its own attempts show
 attempts = 2  # more of the champion, at training tasks; kept where execution in this world shows success
 attempt_tasks = 16
 world = "sample"
@@ -49,7 +48,7 @@ max_new_tokens = 48
 batch_size = 50
 """
 
-SERVED = ("--world", "sample", "--policy", "champion", "--night", "2", "--tasks", "24")
+SERVED = ("--world", "sample", "--policy", "champion", "--night", "2", "--tasks", "12")
 GATE_HELD = 3
 WIDTH = 40  # of the curve, for 100 %
 
@@ -116,6 +115,7 @@ def curve(rounds: int) -> None:
 def main() -> None:
     """Tell the whole story."""
     os.environ.setdefault("FLYWHEEL_KEY", "demo")
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command sets it: spinning threads slow each other
     started = time.monotonic()
     say("Night 1. Logs of a data agent in four formats, as production wrote them, become events, episodes and rewards.")
     prepare()
