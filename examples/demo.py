@@ -115,7 +115,6 @@ def curve(rounds: int) -> None:
 def main() -> None:
     """Tell the whole story."""
     os.environ.setdefault("FLYWHEEL_KEY", "demo")
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command sets it: spinning threads slow each other
     started = time.monotonic()
     say("Night 1. Logs of a data agent in four formats, as production wrote them, become events, episodes and rewards.")
     prepare()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from flywheel.extensions import CaseScore
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.train.plan import make_plan
-from flywheel.pipeline.train.race.development import LEAST_TASKS, development_tasks
+from flywheel.pipeline.train.race.development import LEAST_TASKS, development_tasks, find_development
 from flywheel.pipeline.train.race.run import WORK, Racing
 from flywheel.pipeline.train.run import train_round
 from flywheel.project import Project
@@ -171,6 +171,18 @@ def test_without_a_race_the_rule_decides_and_the_reason_is_said(
     assert reason in race_of(plan).reason
     assert plan.method == "sft"
     assert make_plan(ctx.with_method("sft"), 1).plan.race is None
+
+
+def test_a_suite_that_fails_without_a_policy_is_named_and_asked_again(built: Path) -> None:
+    project = copied(built, "failing")
+    (project / "own_suite.py").write_text("def scores(policy, holdout, cfg):\n    raise KeyError('text of a log')\n")
+    config = Project(project).config.model_dump()
+    config["eval"]["suites"] = ["own_suite:scores"]
+    ctx = replace(Project(project).context, config=Config.model_validate(config))
+    for _ in range(2):
+        reason = find_development(ctx, None)
+        assert isinstance(reason, str)
+        assert reason.endswith("`own_suite:scores` does not show its cases to a policy that does nothing (KeyError)")
 
 
 def test_the_winner_is_trained_and_the_manifest_keeps_every_score(raced: Path) -> None:

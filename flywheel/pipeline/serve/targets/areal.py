@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from flywheel.pipeline.serve.targets.target import (
+    LONGEST_PART,
     ONE_TEMPERATURE,
     OWN_ADVANTAGE,
     SMALLER_GROUPS,
@@ -80,7 +81,7 @@ AREAL = Target(
         Lost("margin", ("preference",), "its DPO has no margin"),
         Lost("weight", ("preference", "sft"), "its trainers weigh all rows alike"),
         Lost("step_advantages", ("groups",), "a trajectory has one reward"),
-        Lost("part", ("groups",), "a trajectory is one sequence; of an attempt in several, the longest is replayed"),
+        LONGEST_PART,
     ),
     notes=(
         "Name no folder after `gsm8k`, `hh-rlhf` or another dataset that it knows: it looks for these words in paths.",

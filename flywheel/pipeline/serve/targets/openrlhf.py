@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flywheel.pipeline.serve.targets.target import (
+    LONGEST_PART,
     ONE_TEMPERATURE,
     OWN_ADVANTAGE,
     SMALLER_GROUPS,
@@ -52,7 +53,7 @@ OPENRLHF = Target(
         Lost("margin", ("preference",), "its margin is for reward models alone"),
         Lost("weight", ("preference", "sft"), "its trainers weigh all rows alike"),
         Lost("step_advantages", ("groups",), "an attempt has one reward"),
-        Lost("part", ("groups",), "a rollout is one sequence; of an attempt in several, the longest is replayed"),
+        LONGEST_PART,
     ),
     notes=(
         (

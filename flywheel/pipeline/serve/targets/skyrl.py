@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flywheel.pipeline.serve.targets.target import (
+    LONGEST_PART,
     ONE_TEMPERATURE,
     OWN_ADVANTAGE,
     SMALLER_GROUPS,
@@ -52,7 +53,7 @@ SKYRL = Target(
         ONE_TEMPERATURE,
         UNKNOWN_ACTOR,
         Lost("weight", ("sft",), "its SFT weighs all rows alike"),
-        Lost("part", ("groups",), "a rollout is one sequence; of an attempt in several, the longest is replayed"),
+        LONGEST_PART,
     ),
     notes=(
         "It has no DPO and no KTO, so pairs and single actions are not written.",

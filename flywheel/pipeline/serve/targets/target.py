@@ -42,6 +42,7 @@ ONE_TEMPERATURE = Lost("temperature", ("groups",), "it scores all attempts at th
 UNKNOWN_ACTOR = Lost(
     "log_probs", ("groups",), "other attempts have none, so all count as on-policy in the launch file", partly=True
 )
+LONGEST_PART = Lost("part", ("groups",), "a rollout is one sequence; of an attempt in several, the longest is replayed")
 SMALLER_GROUPS = "Where a group has fewer attempts than the largest, its first ones are played back again."
 
 

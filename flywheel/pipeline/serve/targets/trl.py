@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flywheel.pipeline.serve.targets.target import (
+    LONGEST_PART,
     ONE_TEMPERATURE,
     OWN_ADVANTAGE,
     DataFile,
@@ -57,7 +58,7 @@ TRL = Target(
         Lost("weight", ("preference", "unpaired", "sft"), "its trainers weigh all rows alike"),
         Lost("step_advantages", ("groups",), "GRPOTrainer gives every token of an attempt its attempt's advantage"),
         Lost("log_probs", ("groups",), "GRPOTrainer reads a rollout's only with vLLM; logs count as on-policy"),
-        Lost("part", ("groups",), "a rollout is one sequence; of an attempt in several, the longest is replayed"),
+        LONGEST_PART,
     ),
     notes=(
         "Texts are rendered with their tools; train on the same model, whose tokenizer they are for.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flywheel.pipeline.serve.targets.target import (
+    LONGEST_PART,
     ONE_TEMPERATURE,
     OWN_ADVANTAGE,
     UNKNOWN_ACTOR,
@@ -69,7 +70,7 @@ VERL = Target(
         UNKNOWN_ACTOR,
         Lost("step_advantages", ("groups",), "an agent loop returns one reward an attempt"),
         Lost("weight", ("sft",), "its SFT weighs all rows alike"),
-        Lost("part", ("groups",), "a rollout is one sequence; of an attempt in several, the longest is replayed"),
+        LONGEST_PART,
     ),
     notes=(
         "It has no offline DPO, so pairs and single actions are not written.",

@@ -108,15 +108,20 @@ def find_development(ctx: Context, parent: int | None) -> Development | str:
     apart = replace(ctx, store=_OtherSplit(ctx.store, tasks, alone=True))
     holdout = read_holdout(apart)
     held_out_sha256 = holdout_sha256(holdout)
+    failed = ""
     for suite in chosen_suites(ctx, None):
         if suite.fixed:
             continue
         asked = _Asked(suite, holdout, held_out_sha256, tasks)
-        metric, cfg, cases = _cases(ctx, asked)
+        try:
+            metric, cfg, cases = _cases(ctx, asked)
+        except Exception as error:  # noqa: BLE001 - a plugin's: it may need a real policy, and another suite may do
+            failed += f"; `{suite.name}` does not show its cases to a policy that does nothing ({type(error).__name__})"
+            continue
         if len(set(cases.values())) >= LEAST_TASKS:
             sha256 = _sha256(ctx, asked, cfg)
             return Development(tasks, known & set(cases.values()), suite, metric, cases, holdout, cfg, sha256)
-    return f"no suite of eval.suites scores {LEAST_TASKS} of the {len(tasks):,} development tasks"
+    return f"no suite of eval.suites scores {LEAST_TASKS} of the {len(tasks):,} development tasks{failed}"
 
 
 class _Asked(NamedTuple):
@@ -159,10 +164,7 @@ def _scored_in_silence(ctx: Context, asked: _Asked, cfg: EvalConfig) -> tuple[st
     key = content_id("silent", _sha256(ctx, asked, cfg))
     cached = ctx.store.cached("race", key)
     if cached is None:
-        try:
-            scores = [s for s in asked.suite.evaluator(_Silent(), asked.holdout, cfg) if not s.unit]
-        except Exception:  # noqa: BLE001 - a plugin that needs a real policy: another suite may do
-            scores = []
+        scores = [s for s in asked.suite.evaluator(_Silent(), asked.holdout, cfg) if not s.unit]
         metric = headline_metric(scores, scores)
         cached = [metric, [[s.case_id, s.task_id] for s in scores if s.metric == metric]]
         ctx.store.cache("race", key, cached)
