@@ -30,6 +30,7 @@ NOTHING_DIFFERS = 0.3  # probability of it, before anything is observed
 SHARES_OF_NONE = {0.0: 1, 0.3: 1, 0.5: 2, 0.7: 4, 0.8: 8, 0.9: 8, 0.95: 8, 0.98: 8}
 _UNEXPLAINED = 0.3  # least share of the outcomes' variance that no difference explains
 _UNLIKELY = 1e-4  # hypotheses of which less is left are forgotten
+_DIGITS = 9  # after the point, of the weights of hypotheses
 _TINY = 1e-300
 
 
@@ -106,7 +107,8 @@ def fit_prior(seen: Differences, weight: Floats | None = None) -> Prior:
     explained = weight @ np.log(np.maximum(densities(seen) @ hypotheses.T, _TINY))
     after = before * np.exp(explained - explained.max())
     left = after > _UNLIKELY * after.sum()
-    return Prior(after[left] / after[left].sum(), hypotheses[left])
+    # Another CPU's kernel adds up in another order: the last digits are not part of what was learned.
+    return Prior((after[left] / after[left].sum()).round(_DIGITS), hypotheses[left])
 
 
 def posterior(seen: Differences, prior: Prior) -> Posterior:

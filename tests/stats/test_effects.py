@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from flywheel.stats.effects import SIZES, Differences, Floats, Prior, fit_prior, posterior
@@ -124,3 +128,21 @@ def test_a_difference_has_no_direction_of_its_own(x: float, variance: float) -> 
 def test_what_was_not_observed_has_the_prior() -> None:
     found = posterior(seen(np.array([0.3]), np.inf), ANY)
     assert (found.mean[0], found.above[0]) == (pytest.approx(0.0), pytest.approx((1 - ANY.none) / 2))
+
+
+FITTED = """
+import numpy as np
+from flywheel.stats.effects import Differences, fit_prior
+rng = np.random.default_rng(7)
+zeros = np.zeros(5000)
+prior = fit_prior(Differences(rng.normal(0, 0.3, 5000), rng.uniform(0.01, 0.2, 5000), zeros, zeros))
+print(prior.weights.tobytes().hex(), prior.shares.tobytes().hex())
+"""
+
+
+def test_other_cpus_learn_the_same() -> None:
+    """OpenBLAS chooses its kernels by the CPU, and they add up in other orders."""
+    kernels = ({}, {"OPENBLAS_CORETYPE": "Sandybridge"}, {"OPENBLAS_CORETYPE": "Zen"})
+    command = [sys.executable, "-c", FITTED]
+    fitted = {subprocess.check_output(command, env=os.environ | kernel) for kernel in kernels}
+    assert len(fitted) == 1
