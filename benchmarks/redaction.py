@@ -71,13 +71,15 @@ def measured(checkout: Path, file: str) -> tuple[float, float]:
 
 def found(times: int) -> None:
     """Print recall and what was replaced without need."""
-    from benchmarks.needles import EIGHTH, FAMILIES, FIFTH, FOURTH, HELD_OUT, SEVENTH, SIXTH, THIRD, harmless, recall
+    from benchmarks import needles
+    from benchmarks.needles import harmless, recall
     from flywheel.config import RedactConfig
     from flywheel.stages.ingest.redact import Redactor
 
-    looked_at = {"known": FAMILIES, "held out": HELD_OUT, "third": THIRD, "fourth": FOURTH, "fifth": FIFTH}
-    looked_at |= {"sixth": SIXTH, "seventh": SEVENTH}
-    for name, families in (*looked_at.items(), ("unseen", EIGHTH)):
+    ordinals = ("THIRD", "FOURTH", "FIFTH", "SIXTH", "SEVENTH", "EIGHTH", "NINTH")
+    looked_at = {"known": needles.FAMILIES, "held out": needles.HELD_OUT}
+    looked_at |= {name.lower(): getattr(needles, name) for name in ordinals}
+    for name, families in (*looked_at.items(), ("unseen", needles.TENTH)):
         for group, result in recall(families, times, 1, Redactor(RedactConfig(), b"key").payloads).items():
             missed = ", ".join(
                 f"{family} {count}" for family, count in result.missed.most_common(5) * (name != "unseen")

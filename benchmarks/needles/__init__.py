@@ -2,8 +2,8 @@
 
 A family makes texts or JSON values around needles, which must not be found again. `FAMILIES` were used to write the
 patterns. `HELD_OUT` and `THIRD` were written apart from them; what the first look at these gave is in docs/figures.md,
-after which they were looked at too. `FIFTH` to `EIGHTH` were written before anyone looked at the patterns for them;
-`EIGHTH` is only measured: no pattern is mended by it.
+after which they were looked at too. `FIFTH` to `TENTH` were written before anyone looked at the patterns for them;
+`TENTH` is only measured: no pattern is mended by it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from .real import FOURTH, THIRD
 from .unheard import EIGHTH, SEVENTH
 from .unlike import harmless
 from .unseen import FIFTH, SIXTH
+from .untried import NINTH, TENTH
 from .vendors import VENDORS
 
 __all__ = [
@@ -27,8 +28,10 @@ __all__ = [
     "FIFTH",
     "FOURTH",
     "HELD_OUT",
+    "NINTH",
     "SEVENTH",
     "SIXTH",
+    "TENTH",
     "THIRD",
     "Family",
     "Made",

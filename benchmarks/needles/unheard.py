@@ -54,7 +54,9 @@ def _surrounded(family: Family) -> Family:
     return Family(family.name, family.group, make)
 
 
-def _service(name: str, form: str) -> Family:
+def service(name: str, form: str) -> Family:
+    """Return the family of a service's keys in their published form."""
+
     def make(rng: random.Random) -> Made:
         text = _PART.sub(lambda m: chars(rng, _CLASSES[m[1]], int(m[2])), form)
         while "{uuid}" in text:
@@ -192,7 +194,7 @@ def _pool() -> list[Family]:
     return [
         *(_surrounded(template("statement " + name, "place", text)) for name, text in STATEMENTS.items()),
         *(structure("value " + name, "place", make, password) for name, make in _STRUCTURES.items()),
-        *(_service(name, form) for name, form in SERVICES.items()),
+        *(service(name, form) for name, form in SERVICES.items()),
         *(_coded(name) for name in _CODES),
         *NATIONS,
     ]

@@ -99,7 +99,13 @@ def _context(speaker: str, item: Mapping[str, Any], position: int) -> Message:
     name = text(item.get("name")) if speaker == CONTEXT else None
     if not content and item.get("content") is None and item.get("parts") is None:
         raise BadRecordError("bad_record", f"message {position} has no known role")
-    return {"role": CONTEXT, "name": " ".join((name or speaker).split())[:_LONGEST_NAME], "content": content}
+    return {"role": CONTEXT, "name": _name_of(name or speaker), "content": content}
+
+
+def _name_of(speaker: str) -> str:
+    """Return a speaker's name on one line. What is too long for one is none: cut, half a secret would be left of it."""
+    name = " ".join(speaker.split())
+    return name if len(name) <= _LONGEST_NAME else CONTEXT
 
 
 @cached_by_content

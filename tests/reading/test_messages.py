@@ -230,3 +230,8 @@ def test_another_speaker_is_named_context_with_its_calls_and_their_results() -> 
 @pytest.mark.parametrize(("role", "known"), [("Agent", "assistant"), ("bot", "assistant"), ("HUMAN", "user")])
 def test_common_names_of_the_two_sides_are_known(role: str, known: str) -> None:
     assert messages([{"role": role, "content": "hello"}])[0]["role"] == known
+
+
+def test_what_is_too_long_for_a_speakers_name_is_none_rather_than_cut_in_a_secret() -> None:
+    role = f"{'x' * 40} https://admin:hunter2hunter2@db.example.org"
+    assert messages([{"role": role, "content": "hi"}]) == [{"role": "context", "name": "context", "content": "hi"}]

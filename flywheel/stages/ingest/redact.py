@@ -152,8 +152,8 @@ class Redactor:
         finds, cells = list(in_object(fields, name)), list(in_columns(fields))
         if finds or cells:
             fields = dict(fields)
-        for key, find in finds:
-            fields[key] = self._replaced(fields[key], "secret", find)
+        for key in {key: None for key, _ in finds}:
+            fields[key] = self._each_replaced(fields[key], [find for place, find in finds if place == key])
         for key, row, column in cells:
             rows = fields[key] = [list(cells) if isinstance(cells, list) else cells for cells in fields[key]]
             text = rows[row][column]
@@ -164,10 +164,10 @@ class Redactor:
         """Return a list without the secrets that its other items announce."""
         if not any(isinstance(item, str) for item in items):
             return self._in_rows(items)
-        done: dict[int, str] = {}
+        finds: dict[int, list[Find]] = {}
         for n, find in in_list(items, name):
-            if n not in done:
-                done[n] = self._replaced(items[n], "secret", find)
+            finds.setdefault(n, []).append(find)
+        done = {n: self._each_replaced(items[n], some) for n, some in finds.items()}
         return [done.get(n, item) for n, item in enumerate(items)] if done else items
 
     def _in_rows(self, rows: list[Any]) -> list[Any]:
@@ -184,6 +184,14 @@ class Redactor:
         if self._allowed.keeps(text, find.value, written):
             return text
         return text[: find.start] + self._mark(kind, find.value) + text[find.end :]
+
+    def _each_replaced(self, text: str, finds: Iterable[Find]) -> str:
+        """Replace secrets that several ways found in one text: their places are those in the text as it came."""
+        start = len(text)
+        for find in sorted(finds, key=lambda find: (find.end, -find.start), reverse=True):
+            if find.end <= start:
+                text, start = self._replaced(text, "secret", find), find.start
+        return text
 
     def _name(self, key: str, kinds: tuple[Screened, ...]) -> str:
         harmless = key.isidentifier() and len(key) < _NAME_SHORTEST

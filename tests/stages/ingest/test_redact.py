@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import string
 from typing import Any
 
@@ -42,7 +43,7 @@ def redactor(**settings: Any) -> Redactor:
     return Redactor(RedactConfig(**settings), b"key")
 
 
-def once(value: object, **settings: Any) -> object:
+def once(value: object, **settings: Any) -> Any:
     return json.loads(redactor(**settings).payloads([canonical_json(value)])[0])
 
 
@@ -261,3 +262,18 @@ def test_ids_that_were_looked_at_together_are_redacted_as_those_that_were_not(na
 def test_a_word_that_begins_a_line_announces_too(before: str, text: str) -> None:
     payload = json.dumps({"content": f"hello{before}{text}"})
     assert text.rpartition(" ")[2] not in Redactor(RedactConfig(), b"key").payloads([payload])[0]
+
+
+def test_what_several_ways_find_in_one_field_is_replaced_where_it_is() -> None:
+    key, password = "h6SbWm9Q1zJXh6SbWm9Q12zJ", "Kr7-zebra-Xq"
+    said = {"content": f" Authorization: Bearer {key}\nls\nbank account no. 7948535501\n", "role": "assistant"}
+    assert re.fullmatch(
+        r" Authorization: Bearer <SECRET_\w+>\nls\nbank account no. <ACCOUNT_\w+>\n", once(said)["content"]
+    )
+    argv = ["sh", "-c", f"login --password {password} --token {key} now"]
+    assert re.fullmatch(r"login --password <SECRET_\w+> --token <SECRET_\w+> now", once({"argv": argv})["argv"][2])
+
+
+@pytest.mark.parametrize(("version", "stays"), [("64.95.65.94", False), ("21.110.36.97", False), ("10.4.12.131", True)])
+def test_an_address_in_the_field_of_a_version_is_one(version: str, stays: bool) -> None:  # noqa: FBT001
+    assert (once({"version": version})["version"] == version) is stays

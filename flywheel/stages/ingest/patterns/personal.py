@@ -68,6 +68,7 @@ _UPGRADE_BEFORE = re.compile(r"(?i)\b(?:(?:up|down)grad\w{1,4}|bump\w{0,4}|versi
 _IP_NAME = re.compile(r"(?i)(?:^|[^a-z])ip|addr|host|[a-z]Ip")
 _ADDRESS_AFTER = re.compile(r":[0-9]{2,5}\b|/[0-9]{1,2}\b|/[A-Za-z]")
 _SMALL = 40  # of four numbers below it, a version or a section is more likely
+_LEAST_OF_VERSION = 20  # four numbers from it on are an address even where a version is expected
 _BARE_PHONE, _SPACED_PHONE, _LONGEST_PHONE = 10, 8, 15  # digits; E.164 allows 15
 # Numbers and lengths by issuer: Visa, Mastercard, American Express, Diners, JCB, Discover, UnionPay, Maestro.
 _ISSUERS = (
@@ -165,6 +166,8 @@ def _is_version(match: re.Match[str], address: ipaddress.IPv4Address, name: str)
     """Whether four numbers are a version or a section: by what is before them, or because all of them are small."""
     before = match.string[max(0, match.start() - 64) : match.start()]
     line = before.rpartition("\n")[2]
+    if min(address.packed) >= _LEAST_OF_VERSION and max(address.packed) >= _SMALL:
+        return False  # whatever the field is called: versions have a small number somewhere
     if "version" in name.lower() or _UPGRADE_BEFORE.search(line):
         return True
     if (
