@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from filelock import FileLock
 
 PARTIAL = ".partial"
+_HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of renameat2
 _CHUNK = 1 << 20
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -85,19 +86,42 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Give an empty `.partial` folder to fill; move it over `path` when the block ends well."""
-    partial = path.with_name(f".{path.name}{PARTIAL}")
+    """Give an empty `.partial` folder to fill; when the block ends well it takes the place of `path` in one step.
+
+    A kernel that cannot exchange two folders needs two: of a kill between them the next call here makes good.
+    """
+    partial, before = (path.with_name(f".{path.name}{end}") for end in (PARTIAL, ".before"))
     with _writing(path):
-        shutil.rmtree(partial, ignore_errors=True)
+        _clear(path, partial, before)
         partial.mkdir(parents=True)
         try:
             yield partial
-            shutil.rmtree(path, ignore_errors=True)
-            partial.replace(path)
+            if path.is_symlink() or not path.is_dir():
+                partial.replace(path)
+            elif not _exchange(partial, path):
+                path.replace(before)
+                partial.replace(path)
             _sync(path.parent)
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
+        finally:
+            _clear(path, partial, before)
+
+
+def _clear(path: Path, partial: Path, before: Path) -> None:
+    if before.is_dir() and not path.exists():
+        before.replace(path)
+    for left in (partial, before):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two folders in one step, and return whether the kernel could."""
+    import ctypes
+
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):
+        return False
+    return bool(rename(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0)
 
 
 def write_by_content(folder: Path, suffix: str, content: bytes | memoryview) -> tuple[Path, str]:

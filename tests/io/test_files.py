@@ -146,3 +146,50 @@ def test_the_second_process_is_told_who_holds_the_lock(tmp_path: Path) -> None:
     finally:
         holder.kill()
         holder.communicate()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("kernel", ["exchanges", "renames"])
+def test_a_folder_is_the_old_or_the_new_wherever_its_writer_is_killed(tmp_path: Path, kernel: str) -> None:
+    """Killed before each rename and removal in turn; without an exchange, the next writer finds the old one again."""
+    script = textwrap.dedent("""
+        import ctypes, os, signal, sys
+        from pathlib import Path
+        from flywheel.io import files
+        out, kills, kernel = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+        if kernel == "renames":
+            ctypes.CDLL = lambda *a, **k: None
+        def write(text):
+            with files.atomic_folder(out) as partial:
+                for name in "ab":
+                    (partial / name).write_text(text)
+        write("old")
+        seen = 0
+        def count(event, _):
+            global seen
+            seen += event in ("os.rename", "os.remove", "os.rmdir", "ctypes.dlsym", "shutil.rmtree")
+            if seen == kills:
+                seen += 1
+                os.kill(os.getpid(), signal.SIGKILL)
+        with files.atomic_folder(out) as partial:
+            for name in "ab":
+                (partial / name).write_text("new")
+            sys.addaudithook(count)
+        print("done")
+    """)
+    held = []
+    for kills in range(1, 20):
+        out = tmp_path / str(kills) / "out"
+        call = [sys.executable, "-c", script, str(out), str(kills), kernel]
+        ended = subprocess.run(call, capture_output=True, text=True, check=False)
+        if not out.exists():
+            assert kernel == "renames"
+            with pytest.raises(RuntimeError, match="no more"), files.atomic_folder(out):
+                raise RuntimeError("no more")
+        held.append({(out / name).read_text() for name in "ab"})
+        if ended.stdout:
+            break
+    assert all(texts in ({"old"}, {"new"}) for texts in held)
+    assert held[0] == {"old"}
+    assert held[-1] == {"new"}
+    assert not [path for path in out.parent.iterdir() if path != out]
