@@ -104,6 +104,10 @@ class PrefixError(TemplateError):
     """The chat template renders a prompt differently when something follows it."""
 
 
+class SeamError(TemplateError):
+    """A prompt and an action have other tokens in one text than each on its own."""
+
+
 class TrainError(FlywheelError):
     """A training round failed or was stopped."""
 

@@ -454,4 +454,5 @@ def export(
         lines = [x for f, line in zip(answer.files, lines, strict=True) for x in (line, *funnel_lines(f.counts))]
     lost = columns([["lost", loss.field, f"{loss.rows:,} rows", loss.why] for loss in answer.lost], right=(2,))
     runs = [f"next  cd {shlex.quote(answer.folder)} && {command}" for command in answer.command[:1]]
-    current.out.result([*lines, *lost, f"in    {answer.folder}", *runs], answer)
+    warnings = [f"! {warning}" for warning in answer.warnings]
+    current.out.result([*lines, *lost, *warnings, f"in    {answer.folder}", *runs], answer)

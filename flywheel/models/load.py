@@ -215,6 +215,12 @@ def _folder(cfg: ModelConfig) -> Path:
     return _dequantised(info) if info.is_gguf else info.path
 
 
+def is_of_hub(cfg: ModelConfig) -> bool:
+    """Return whether the base model is named by its name on a hub."""
+    path = Path(cfg.base).expanduser()
+    return cfg.base != EMBEDDED and not path.is_absolute() and not path.exists() and path.suffix != ".gguf"
+
+
 def seen_from(cfg: ModelConfig, folder: Path) -> str:
     """Return what other software that runs in `folder` loads the base model by: a hub's name, or a way to its files.
 
@@ -223,8 +229,7 @@ def seen_from(cfg: ModelConfig, folder: Path) -> str:
     Raises:
         FlywheelError: there is no such model here, or it has no safetensors weights.
     """
-    path = Path(cfg.base).expanduser()
-    if cfg.base != EMBEDDED and (Path(cfg.base).is_absolute() or not path.exists()) and path.suffix != ".gguf":
+    if is_of_hub(cfg) or (Path(cfg.base).is_absolute() and Path(cfg.base).suffix != ".gguf"):
         return cfg.base
     return os.path.relpath(_folder(cfg).resolve(), folder.resolve())
 

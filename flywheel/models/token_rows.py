@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from flywheel.errors import SeamError
 from flywheel.models.chat import ChatFormat
 from flywheel.records.methods import ACTIONS, EXAMPLES, GROUPS, PAIRS
 from flywheel.records.token_rows import TokenRow
@@ -29,19 +30,35 @@ class Rendered(NamedTuple):
 
 
 def attempt_rows(
-    messages: Sequence[Mapping[str, Any]], prompt: Sequence[Mapping[str, Any]], tools: Any, chat: ChatFormat
+    messages: Sequence[Mapping[str, Any]],
+    prompt: Sequence[Mapping[str, Any]],
+    tools: Any,
+    chat: ChatFormat,
+    *,
+    one_text: bool = False,
 ) -> list[Rendered]:
     """Return a conversation's actions as sequences; steps that continue one another are one with several windows.
 
+    Args:
+        messages: of the conversation, after the prompt.
+        prompt: messages before.
+        tools: that were offered.
+        chat: how the base model reads and writes.
+        one_text: whether prompt and action must have the same tokens in one text, as systems read them that take texts.
+
     Raises:
-        TemplateError: the template raises, or rewrites what precedes an action.
+        TemplateError: the template raises, or rewrites what precedes an action; or (`SeamError`) the tokenizer joins
+            the end of a prompt with the beginning of an action.
     """
     rows: list[Rendered] = []
     before = list(prompt)
     for message in messages:
         if message["role"] == "assistant":
-            start = chat.ids(chat.prompt(before, tools))
-            ids = (*start, *chat.ids(chat.completion(before, tools, message)))
+            shown, action = chat.prompt(before, tools), chat.completion(before, tools, message)
+            start = chat.ids(shown)
+            ids = (*start, *chat.ids(action))
+            if one_text and chat.ids(shown + action) != list(ids):
+                raise SeamError("the tokenizer joins the end of a prompt with the beginning of an action")
             row = Rendered(ids, ((len(start), len(ids)),))
             if rows and ids[: len(rows[-1].ids)] == rows[-1].ids:
                 row = Rendered(ids, (*rows.pop().windows, *row.windows))
@@ -86,12 +103,12 @@ def token_rows(form: str, row: Row, chat: ChatFormat, policies: Mapping[str, str
 def _action(form: str, row: Row, side: str, chat: ChatFormat, policies: Mapping[str, str | None]) -> Iterator[TokenRow]:
     episode = row[_EPISODES[form][side]]
     facts = {name: row[name] for name in ("label", "margin", "weight") if name in row}
-    rendered = attempt_rows(row[side], row["prompt"], row["tools"], chat)
+    rendered = attempt_rows(row[side], row["prompt"], row["tools"], chat, one_text=True)
     yield from _parts(form, row, side, rendered, episode=episode, policy=policies.get(episode), **facts)
 
 
 def _member(row: Row, i: int, chat: ChatFormat) -> Iterator[TokenRow]:
-    rendered = attempt_rows(row["completions"][i], row["prompt"], row["tools"], chat)
+    rendered = attempt_rows(row["completions"][i], row["prompt"], row["tools"], chat, one_text=True)
     known = logged(row["log_probs"][i] if row["log_probs"] else None, rendered)
     steps = row["step_advantages"][i] if row["step_advantages"] else []
     actions, at = sum(len(part.windows) for part in rendered), 0

@@ -225,4 +225,5 @@ class ExportAnswer(Document):
     launch: list[str] = Field(default=[], description="Launch files and scripts of the system.")
     command: list[str] = Field(default=[], description="What to run in the folder, a line each.")
     lost: list[ExportLoss] = Field(default=[], description="What the system has no place for.")
+    warnings: list[str] = Field(default=[], description="What to know before anything trains on it.")
     inputs: dict[str, str] = Field(description="Hash of each table that it was made from.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shlex
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,12 +18,13 @@ import pytest
 from flywheel.config import ModelConfig
 from flywheel.errors import UsageError
 from flywheel.models.chat import ChatFormat
-from flywheel.models.load import load_tokenizer, seen_from
+from flywheel.models.load import is_of_hub, load_tokenizer, seen_from
 from flywheel.models.token_rows import token_rows
 from flywheel.pipeline.serve.targets.export import write_files
 from flywheel.pipeline.serve.targets.table import TARGETS
 from flywheel.pipeline.serve.targets.tabular import actions_of
 from flywheel.project import Project
+from tests.commands import flywheel
 from tests.mined import call, mined, say
 
 if TYPE_CHECKING:
@@ -270,3 +272,97 @@ def test_an_export_is_not_replaced_with_what_was_trained_in_it(projects: Callabl
         project.export(out, to="areal")
 
     assert (out / "out-dpo" / "adapter_model.safetensors").read_bytes() == b"hours"
+
+
+@pytest.mark.parametrize(
+    ("does", "reason"),
+    [
+        ("{{ raise_exception('no') }}", "the base model's template cannot render it"),
+        ("{{ '\\n\\n' }}", "prompt and action have other tokens in one text"),
+    ],
+)
+def test_an_attempt_that_cannot_be_given_as_tokens_leaves_its_group_and_is_counted(
+    projects: Callable[[str], Path], tiny_model: Path, tmp_path: Path, does: str, reason: str
+) -> None:
+    """The other attempts stay a group, with the advantages that they had; the tokenizer joins three line feeds."""
+    folder = projects("built")
+    project = Project(folder)
+    before = groups_of(project, tmp_path / "before")
+    name, words = said_once(project, tmp_path / "messages")
+    members = before[name]
+    model = load_tokenizer(ModelConfig(base=str(tiny_model)))
+    asked = f"{{% for m in messages %}}{{% if m['role'] == 'assistant' and {json.dumps(words)} in m['content'] %}}"
+    if "raise" in does:
+        model.chat_template = f"{asked}{does}{{% endif %}}{{% endfor %}}{model.chat_template}"
+    else:
+        turn = "message['role'] + '\n'"
+        assert turn in model.chat_template
+        added = f"{turn} + ('\n\n' if {json.dumps(words)} in message['content'] else '')"
+        model.chat_template = model.chat_template.replace(turn, added)
+    shutil.copytree(tiny_model, tmp_path / "model")
+    model.save_pretrained(tmp_path / "model")
+    config = folder / "flywheel.toml"
+    config.write_text(config.read_text().replace(str(tiny_model), str(tmp_path / "model")))
+    after = groups_of(Project(folder), tmp_path / "after")
+
+    gone = {row["episode"] for row in members} - {row["episode"] for row in after[name]}
+    (file,) = json.loads((tmp_path / "after" / "dataset.json").read_text())["files"][:1]
+    assert len(gone) == 1
+    assert {row["episode"]: row["advantage"] for row in after[name]}.items() <= {
+        row["episode"]: row["advantage"] for row in members
+    }.items()
+    assert file["counts"][f"note: attempts left out: {reason}"] >= 1
+    assert file["counts"]["kept"] == len(after)
+
+
+def groups_of(project: Project, out: Path) -> dict[str, list[dict[str, Any]]]:
+    """Return the token rows of each group, as exported."""
+    project.export(out, to="jsonl", forms=["groups"])
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for line in (out / "tokens-groups.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        rows.setdefault(row["row"], []).append(row)
+    return rows
+
+
+def said_once(project: Project, out: Path) -> tuple[str, str]:
+    """Return a group of three or more attempts, and words that only one of them said."""
+    project.export(out, forms=["groups"])
+    for row in map(json.loads, (out / "groups.jsonl").read_text().splitlines()):
+        texts = [{m["content"] for m in c if m["role"] == "assistant"} for c in row["completions"]]
+        for text in sorted(set().union(*texts)):
+            plain = len(text) > 20 and text.isascii() and "\n" not in text
+            if len(texts) > 2 and plain and sum(text in str(other) for other in texts) == 1:
+                return row["id"], text
+    raise AssertionError("no group with words of one attempt")
+
+
+def test_a_target_without_tokens_needs_no_base_model(projects: Callable[[str], Path], tmp_path: Path) -> None:
+    folder = projects("built")
+    config = folder / "flywheel.toml"
+    config.write_text(config.read_text().replace("base = ", 'base = "nowhere/no-such-model" # '))
+    for name in ("rllib", "tianshou"):
+        answer = Project(folder).export(tmp_path / name, to=name)
+        assert answer.files[0].rows > 0
+        assert "nowhere" not in (tmp_path / name / "README.md").read_text()
+
+
+def test_held_out_rows_for_a_trainer_come_with_a_warning(projects: Callable[[str], Path], tmp_path: Path) -> None:
+    folder = projects("built")
+    call = ["export", str(tmp_path / "out"), "--to", "tianshou"]
+    held = flywheel(folder, *call, "--split", "holdout")
+    assert "! These rows are of held-out tasks" in held.stdout
+    assert "held-out tasks" in (tmp_path / "out" / "README.md").read_text()
+    assert "!" not in flywheel(folder, *call).stdout
+
+
+def test_a_pinned_revision_is_what_the_commands_train(contents: Mined) -> None:
+    pinned = replace(contents, model="Qwen/Qwen3-0.6B", revision="c1899de", weights="base")
+    for target in TARGETS.values():
+        lines = target.commands(pinned)
+        assert lines[:1] == ["hf download Qwen/Qwen3-0.6B --revision c1899de --local-dir base"] * bool(target.command)
+
+
+def test_only_a_name_on_a_hub_has_revisions(tiny_model: Path) -> None:
+    bases = ["Qwen/Qwen3-0.6B", "embedded", str(tiny_model), "models/tiny.gguf"]
+    assert [is_of_hub(ModelConfig(base=base)) for base in bases] == [True, False, False, False]

@@ -20,6 +20,7 @@ from flywheel.stages.datasets.export import FORMS
 
 _USUAL = {"weight": 1.0, "part": 0, "temperature": 1.0}  # what a row has where there is nothing to lose
 _OF_MESSAGES = {"tools", "completions"}
+_OF_ROWS = {*_OF_MESSAGES, "log_probs"}  # of targets that read no tokens
 _README = """# {name}
 
 Mined from production logs by flywheel, for {title}. Split: {split}.
@@ -40,13 +41,20 @@ Launch files: {launch}.
 
 ## What to know
 
-- Tokens and texts are those of `{model}`, {rendering}. Train that model: the masks are for its tokens.
-- Commands and launch files, run in this folder, load it from `{weights}`.
-- Nothing is cut: the longest row has {longest:,} tokens, and the launch files allow as many.
 {notes}- Personal data were replaced by pseudonyms before anything was stored; what no pattern knows may still be there.
 
 Made from {inputs}.
 """
+
+_TOKENS = (
+    "Tokens and texts are those of `{model}`, {rendering}. Train that model: the masks are for its tokens.",
+    "Commands and launch files, run in this folder, load it from `{weights}`.",
+    "Nothing is cut: the longest row has {longest:,} tokens, and the launch files allow as many.",
+)
+HELD_OUT = (
+    "These rows are of held-out tasks, on which the gate compares rounds: what trains on them cannot be evaluated. "
+    "Without `--split holdout` the training tasks are exported."
+)
 
 
 def export_to(
@@ -58,7 +66,8 @@ def export_to(
         FlywheelError: the base model has no tokenizer, or no chat template.
     """
     funnels = dict[str, Funnel]()
-    contents = mined(ctx, folder, [form for form in target.forms if form in forms or not forms], split, funnels)
+    wanted = [form for form in target.forms if form in forms or not forms]
+    contents = mined(ctx, folder, wanted, split, funnels, tokens=target.tokens)
     data, launch = write_files(target, contents, partial)
     written = [
         ExportFile(
@@ -79,6 +88,7 @@ def export_to(
         launch=launch,
         command=target.commands(contents),
         lost=_lost(target, contents),
+        warnings=[HELD_OUT] if split == Split.HOLDOUT else [],
         inputs=inputs_of(ctx, contents.rows),
     )
     files.atomic_write(partial / "README.md", _readme(target, contents, answer))
@@ -99,7 +109,7 @@ def write_files(target: Target, contents: Mined, folder: Path) -> tuple[list[Dat
 
 def _lost(target: Target, contents: Mined) -> list[ExportLoss]:
     """Return what the system has no place for, as far as rows have it."""
-    losses = []
+    losses, of_rows = [], _OF_MESSAGES if target.tokens else _OF_ROWS
     for lost in target.lost:
         if lost.partly and contents.corrected:
             continue
@@ -107,7 +117,7 @@ def _lost(target: Target, contents: Mined) -> list[ExportLoss]:
             row["id"]
             for form in lost.forms
             for row in contents.rows.get(form, ())
-            if lost.field in _OF_MESSAGES and row.get(lost.field)
+            if lost.field in of_rows and any(row.get(lost.field) or ())
         }
         if with_it:
             losses.append(ExportLoss(field=lost.field, rows=len(with_it), why=lost.why))
@@ -121,6 +131,7 @@ def _has(row: object, field: str) -> bool:
 def _readme(target: Target, contents: Mined, answer: ExportAnswer) -> str:
     rows = [f"| `{f.path}` | {f.trainers} | {f.rows:,} | `{f.sha256[:16]}` |" for f in answer.files]
     lost = [f"- `{loss.field}` of {loss.rows:,} rows: {loss.why}." for loss in answer.lost]
+    told = [line.format(**_told(contents)) for line in _TOKENS] if target.tokens else []
     return _README.format(
         name=contents.name or "flywheel dataset",
         title=target.title,
@@ -129,10 +140,15 @@ def _readme(target: Target, contents: Mined, answer: ExportAnswer) -> str:
         files="\n".join(rows),
         launch=", ".join(f"`{name}`" for name in answer.launch) or "none",
         lost="\n".join(lost) or "Nothing.",
-        model=contents.model,
-        weights=contents.weights,
-        rendering=rendering(contents.chat),
-        longest=contents.longest,
-        notes="".join(f"- {note}\n" for note in target.notes),
+        notes="".join(f"- {note}\n" for note in (*answer.warnings, *told, *target.notes)),
         inputs=", ".join(f"{table} `{sha256[:16]}`" for table, sha256 in answer.inputs.items()) or "empty tables",
     )
+
+
+def _told(contents: Mined) -> dict[str, object]:
+    return {
+        "model": contents.model,
+        "rendering": rendering(contents.chat),
+        "weights": contents.weights,
+        "longest": contents.longest,
+    }

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from flywheel.errors import TemplateError
+from flywheel.errors import SeamError, TemplateError
 from flywheel.funnel import Funnel
 from flywheel.models.chat import ChatFormat
-from flywheel.models.load import load_tokenizer, seen_from
+from flywheel.models.load import is_of_hub, load_tokenizer, seen_from
 from flywheel.models.token_rows import token_rows
 from flywheel.pipeline.build.registry import stage_of
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.holdout import evaluation_texts
-from flywheel.pipeline.serve.targets.target import Mined
+from flywheel.pipeline.serve.targets.target import PINNED, Mined
 from flywheel.records import Split
-from flywheel.records.methods import ACTIONS
+from flywheel.records.methods import ACTIONS, GROUPS
 from flywheel.records.token_rows import TokenRow
 from flywheel.stages.datasets.export import FORMS, mined_rows
 from flywheel.stages.datasets.unpaired import unpaired, weighed
@@ -25,6 +25,10 @@ from flywheel.stages.selection.decontaminate import CROSSES, clear
 
 NOT_RENDERED = "the base model's template cannot render it"
 NOT_SHOWN = "a malformed call that the template cannot show"
+OTHER_TOKENS = "prompt and action have other tokens in one text"
+TOO_FEW = "fewer than two attempts that can be rendered"
+
+_FEWEST = 2  # attempts that can be compared
 
 Row = dict[str, Any]
 
@@ -53,8 +57,10 @@ def inputs_of(ctx: Context, forms: Iterable[str]) -> dict[str, str]:
     return {stage: snapshot.table_sha256(stage) for stage, snapshot in snapshots if snapshot is not None}
 
 
-def mined(ctx: Context, folder: Path, forms: Sequence[str], split: Split, funnels: dict[str, Funnel]) -> Mined:
-    """Return the rows of forms with their tokens; a row that the template cannot render is dropped and counted.
+def mined(
+    ctx: Context, folder: Path, forms: Sequence[str], split: Split, funnels: dict[str, Funnel], *, tokens: bool = True
+) -> Mined:
+    """Return the rows of forms with their tokens; what the template cannot render is dropped and counted.
 
     Args:
         ctx: the project.
@@ -62,33 +68,70 @@ def mined(ctx: Context, folder: Path, forms: Sequence[str], split: Split, funnel
         forms: of rows.
         split: training or holdout.
         funnels: count the rows of each form.
+        tokens: False for targets that read none: they need no base model.
 
     Raises:
         FlywheelError: the base model has no tokenizer, or no chat template.
     """
-    chat = ChatFormat(load_tokenizer(ctx.config.model))
+    rows = {kind: rows_of(ctx, kind, split, funnels.setdefault(kind, Funnel())) for kind in forms}
+    model = ctx.config.model
+    if not tokens:
+        return Mined(rows, {}, cast("ChatFormat", None), model.base, "", ctx.config.name)
+    chat = ChatFormat(load_tokenizer(model))
     episodes = read_table(ctx.store, "episodes").select("episode_id", "policy").collect()
     policies = dict(episodes.iter_rows())
-    rows, tokens = dict[str, list[Row]](), dict[str, list[TokenRow]]()
-    for kind in forms:
-        funnel = funnels.setdefault(kind, Funnel())
-        rows[kind], tokens[kind] = [], []
-        for row in rows_of(ctx, kind, split, funnel):
-            parts = _tokens(kind, row, chat, policies, funnel)
-            rows[kind] += [row] if parts else []
-            tokens[kind] += parts
-    return Mined(rows, tokens, chat, ctx.config.model.base, seen_from(ctx.config.model, folder), ctx.config.name)
+    rendered = {
+        kind: [_rendered(kind, row, chat, policies, funnels[kind]) for row in some] for kind, some in rows.items()
+    }
+    pinned = model.revision if is_of_hub(model) else ""
+    return Mined(
+        rows={kind: [row for row, parts in some if parts] for kind, some in rendered.items()},
+        tokens={kind: [part for _, parts in some for part in parts] for kind, some in rendered.items()},
+        chat=chat,
+        model=model.base,
+        weights=PINNED if pinned else seen_from(model, folder),
+        name=ctx.config.name,
+        revision=pinned,
+    )
 
 
-def _tokens(kind: str, row: Row, chat: ChatFormat, policies: dict[str, str | None], funnel: Funnel) -> list[TokenRow]:
-    answers = row["completions"] if "completions" in row else [row[side] for side in FORMS[kind].messages]
-    actions = [message for messages in answers for message in messages if message["role"] == "assistant"]
-    try:
-        parts = token_rows(kind, row, chat, policies) if all(map(chat.shows, actions)) else []
-        reason = NOT_SHOWN
-    except TemplateError:
-        parts, reason = [], NOT_RENDERED
-    if not parts:
+def _rendered(
+    kind: str, row: Row, chat: ChatFormat, policies: dict[str, str | None], funnel: Funnel
+) -> tuple[Row, list[TokenRow]]:
+    """Return a row with its tokens, none if it is dropped; of a group, the attempts that can be rendered."""
+    parts, reason = _tokens(kind, row, chat, policies)
+    if reason and "completions" in row:
+        reasons = [_tokens(kind, only(row, [n]), chat, policies)[1] for n in range(len(row["completions"]))]
+        row = only(row, [n for n, why in enumerate(reasons) if not why])
+        for why in filter(None, reasons):
+            funnel.note(f"attempts left out: {why}", 1)
+        parts, reason = _tokens(kind, row, chat, policies) if len(row["completions"]) >= _FEWEST else ([], TOO_FEW)
+    if reason:
         funnel.dropped[reason] += 1
         funnel.kept -= 1
-    return parts
+    return row, parts
+
+
+def only(group: Row, members: Sequence[int]) -> Row:
+    """Return a group with some of its attempts, each with the advantage that it had among all."""
+    size = len(group["completions"])
+    by_member = {name.removesuffix("_G") for name in GROUPS.table.record.model_fields if name.endswith("_G")}
+    return {
+        name: [value[n] for n in members] if name in by_member and value and len(value) == size else value
+        for name, value in group.items()
+    }
+
+
+def _tokens(kind: str, row: Row, chat: ChatFormat, policies: dict[str, str | None]) -> tuple[list[TokenRow], str]:
+    """Return the tokens of a row, or why it has none."""
+    answers = row["completions"] if "completions" in row else [row[side] for side in FORMS[kind].messages]
+    actions = [message for messages in answers for message in messages if message["role"] == "assistant"]
+    if not all(map(chat.shows, actions)):
+        return [], NOT_SHOWN
+    try:
+        parts = token_rows(kind, row, chat, policies)
+    except SeamError:
+        return [], OTHER_TOKENS
+    except TemplateError:
+        return [], NOT_RENDERED
+    return parts, "" if parts else NOT_RENDERED

@@ -148,5 +148,7 @@ _NOTES = (
     "Rewards are an attempt's return at its last step; `credit` has each step's own.",
 )
 
-RLLIB = Target("rllib", "RLlib 2.60.0", ("groups",), _rllib, (("groups", "python train.py"),), _LOST, _NOTES)
-TIANSHOU = Target("tianshou", "Tianshou 2.0.1", ("groups",), _tianshou, (("groups", "python train.py"),), _LOST, _NOTES)
+_COMMAND = (("groups", "python train.py"),)
+
+RLLIB = Target("rllib", "RLlib 2.60.0", ("groups",), _rllib, _COMMAND, _LOST, _NOTES, tokens=False)
+TIANSHOU = Target("tianshou", "Tianshou 2.0.1", ("groups",), _tianshou, _COMMAND, _LOST, _NOTES, tokens=False)

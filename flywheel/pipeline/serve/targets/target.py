@@ -27,6 +27,8 @@ _SCRIPTS = Path(__file__).parent / "scripts"
 
 Row = dict[str, Any]
 
+PINNED = "base"  # in the exported folder: a hub's model in the configured revision
+
 
 class Lost(NamedTuple):
     """Something that a system has no place for."""
@@ -66,6 +68,7 @@ class Mined:
         model: its name, as configured.
         weights: what to load it by in the exported folder.
         name: of the project.
+        revision: of a hub's model, if one is pinned; it is downloaded first, because few systems know revisions.
     """
 
     rows: Mapping[str, list[Row]]
@@ -74,6 +77,7 @@ class Mined:
     model: str
     weights: str
     name: str
+    revision: str = ""
 
     @property
     def corrected(self) -> bool:
@@ -155,6 +159,7 @@ class Target:
         command: what to run in the folder: a form of rows and the line that trains on them; `$$` is a dollar.
         lost: what it has no place for.
         notes: what its user must know.
+        tokens: whether it reads tokens or texts of the base model.
     """
 
     name: str
@@ -164,11 +169,14 @@ class Target:
     command: tuple[tuple[str, str], ...]
     lost: tuple[Lost, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    tokens: bool = True
 
     def commands(self, mined: Mined) -> list[str]:
         """Return what to run in the folder, for the forms that have rows."""
         values = mined.values()
-        return [Template(line).substitute(values) for form, line in self.command if mined.rows.get(form)]
+        lines = [Template(line).substitute(values) for form, line in self.command if mined.rows.get(form)]
+        fetch = ["hf", "download", mined.model, "--revision", mined.revision, "--local-dir", PINNED]
+        return [shlex.join(fetch), *lines] if mined.revision and lines else lines
 
     def launch_files(self, mined: Mined) -> Iterator[tuple[str, str]]:
         """Yield its launch files and scripts with the values of this export; `$$` is a dollar."""
