@@ -35,8 +35,9 @@ class RaceCandidate(Record):
 class Race(Record):
     """How `auto` chose a round's method, or will: by what candidates score on development tasks."""
 
-    state: Literal["none", "planned", "won", "lost"] = Field(
-        description="none: not held; planned: not finished; won; lost: no candidate scored as much as the parent."
+    state: Literal["none", "planned", "won", "lost", "failed"] = Field(
+        description="none: not held; planned: not finished; won; lost: no candidate scored as much as the parent; "
+        "failed: no candidate could be trained."
     )
     reason: str = Field(description="One sentence with the numbers.")
     tasks: int = Field(default=0, ge=0, description="Development tasks: of the training split, and not trained on.")

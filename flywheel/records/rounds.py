@@ -316,6 +316,9 @@ class Promotion(Document):
     files_sha256: str = Field(default="", description="Hash over all its files and their names; '' in older decisions.")
     by: str = Field(description="Command that decided.")
     at: datetime
+    log_end: datetime | None = Field(
+        default=None, description="When the log ended that was built by then; null in older decisions."
+    )
     reason: str = ""
     ledger_sha256: str = Field(
         default="",

@@ -106,7 +106,7 @@ STAGES: tuple[Stage, ...] = (
           lambda c: ("rewards", c.rewards.signals), columns={"tasks": ("episode_id", "history")}, version=4),
     Stage("reliability", ("episodes", "rewards"), ("reliability",), "all", "reliability",
           lambda c: {"build": _built(c), "rewards": c.rewards.model_dump(include=_LEARNED)},
-          columns={"episodes": LABEL_COLUMNS, "rewards": VOTE_COLUMNS}, version=3),
+          columns={"episodes": LABEL_COLUMNS, "rewards": VOTE_COLUMNS}, version=4),
     Stage("labels", ("tasks", "episodes", "steps", "rewards", "reliability"), ("labels", "evidence"), "task", "labels",
           lambda c: {"rewards": c.rewards.model_dump(exclude={*_FINDING, *_LEARNED, *_CREDITED} - {"scope"})},
           version=3),

@@ -8,10 +8,13 @@ look.
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from flywheel.errors import EvalError, UsageError
 from flywheel.extensions import GateInput, load_extensions
+from flywheel.pipeline.build.registry import stage_of
+from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.looks import evidence_of
 from flywheel.pipeline.evaluate.protocol import as_registered, code_of, differences, protocol_of, registered, sha256_of
@@ -132,11 +135,20 @@ def _record(
         ledger_sha256=_looked_at(ctx, number),
         by=by,
         at=ctx.clock(),
+        log_end=_log_end(ctx),
         **extra,
     )
     decided = ctx.registry.decide(promotion)
     ctx.registry.settle()
     return decided
+
+
+def _log_end(ctx: Context) -> datetime | None:
+    """Return when the log ended that was built last, by its own times."""
+    if ctx.store.current(stage_of("reliability")) is None:
+        return None
+    times = read_table(ctx.store, "reliability").filter(kind="time").select("value").collect()["value"]
+    return datetime.fromtimestamp(times[0], UTC) if len(times) else None
 
 
 def _candidate(ctx: Context, report: EvalReport) -> Candidate | None:

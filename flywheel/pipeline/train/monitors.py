@@ -31,13 +31,18 @@ def monitor_rows(ctx: Context) -> list[MonitorRow]:
 
 
 def _serving(ctx: Context) -> Serving:
-    """Return the champion's names in logs, and since when it serves: by the decisions and deployments."""
+    """Return the champion's names in logs, and since when it serves: by the decisions and deployments.
+
+    A log that was built before a decision holds nothing of the champion, so that it serves from the log's end on: that
+    is earlier where logs are read that were written long ago.
+    """
     champion = ctx.registry.champion
     if champion is None:
         return Serving()
     deployed = [entry for entry in deployments(ctx) if entry["round"] == champion]
     starts = [datetime.fromisoformat(entry["at"]) for entry in deployed]
-    starts += [p.at for p in ctx.registry.promotions() if p.champion_after == champion]
+    decisions = [p for p in ctx.registry.promotions() if p.champion_after == champion]
+    starts += [min(p.at, p.log_end or p.at) for p in decisions]
     names = {str(champion), f"{champion:04d}", round_name(champion), served_name(ctx, champion)}
     return Serving(frozenset(names | {entry["name"] for entry in deployed}), min(starts, default=None))
 

@@ -21,7 +21,7 @@ from flywheel.pipeline.train.length import dataset_text
 from flywheel.pipeline.train.mix import golden_version
 from flywheel.pipeline.train.monitors import monitor_rows
 from flywheel.pipeline.train.provenance import origins_text
-from flywheel.pipeline.train.race.development import find_development, without
+from flywheel.pipeline.train.race.development import Development, find_development, without
 from flywheel.pipeline.train.race.entrants import Start, open_race
 from flywheel.pipeline.train.race.run import Racing
 from flywheel.pipeline.train.rows import RoundRows
@@ -29,7 +29,7 @@ from flywheel.present import the_round
 from flywheel.records import METHODS, Method, Plan, Race, canonical_json, content_id
 from flywheel.records.methods import EXAMPLES, SCENARIOS, Dataset
 from flywheel.stages.evaluate.probe import well_formed
-from flywheel.stages.selection.method import choose_method
+from flywheel.stages.selection.method import MethodChoice, choose_method
 
 Row = dict[str, Any]
 
@@ -97,29 +97,22 @@ def make_plan(ctx: Context, number: int, *, remembered: bool = True) -> PlannedR
     Raises:
         EvidenceError: a round would hold too few rows from the logs; names what is missing.
     """
-    train = ctx.config.train
     parent, start_reason = _start(ctx, number)
     development = find_development(ctx, parent)
     if not isinstance(development, str):
         ctx = without(ctx, development.tasks)
     rows = RoundRows(ctx, parent)
-    rate = _well_formed_rate(ctx, parent, rows.selected(EXAMPLES).rows) if train.method == "auto" else None
-    choice = choose_method(rows.count, rate, train, lambda method: rows.funnel(method).dropped)
-    racing, race, seconds = None, None, 0.0
-    if not isinstance(development, str):
-        start = Start(number, parent, rate)
-        racing, race = open_race(ctx, start, development, rows, rule=choice.method, config=round_config(ctx))
-    elif train.method == "auto":
-        race = Race(state="none", reason=development)
-    if racing is not None:
-        race, seconds = racing.standing(remembered=remembered)
-    method = (race.winner if race is not None else None) or choice.method
+    rate = _well_formed_rate(ctx, parent, rows.selected(EXAMPLES).rows) if ctx.config.train.method == "auto" else None
+    rule = choose_method(rows.count, rate, ctx.config.train, lambda method: rows.funnel(method).dropped)
+    start = Start(number, parent, rate)
+    racing, race, seconds = _race(ctx, start, development, rows, rule.method, remembered=remembered)
+    method, reason = _chosen(race, rule)
     fitted = rows.fitted(method)
     text = dataset_text(fitted.rows)
     plan = Plan(
         round=number,
         method=method,
-        method_reason=race.reason if race is not None and race.winner is not None else choice.reason,
+        method_reason=reason,
         race=race,
         parent=parent,
         start_reason=start_reason,
@@ -131,6 +124,25 @@ def make_plan(ctx: Context, number: int, *, remembered: bool = True) -> PlannedR
     )
     plan = plan.model_copy(update={"same_as": _repeat_of(ctx, plan)})
     return PlannedRound(plan, text, origins_text(ctx.store, fitted.rows), racing, seconds)
+
+
+def _race(
+    ctx: Context, start: Start, development: Development | str, rows: RoundRows, rule: Method, *, remembered: bool
+) -> tuple[Racing | None, Race | None, float]:
+    """Return the race of a round, how far it has come, its seconds; why none is held, where `auto` would hold one."""
+    if isinstance(development, str):
+        auto = ctx.config.train.method == "auto"
+        return None, Race(state="none", reason=development) if auto else None, 0.0
+    racing, race = open_race(ctx, start, development, rows, rule=rule, config=round_config(ctx))
+    return (racing, *racing.standing(remembered=remembered)) if racing is not None else (None, race, 0.0)
+
+
+def _chosen(race: Race | None, rule: MethodChoice) -> tuple[Method, str]:
+    """Return the method to train and why: the race's winner, else by the rule, as where no race is held."""
+    if race is not None and race.winner is not None:
+        return race.winner, race.reason
+    failed = f"{race.reason}; by the rule: " if race is not None and race.state == "failed" else ""
+    return rule.method, f"{failed}{rule.reason}"
 
 
 def _start(ctx: Context, number: int) -> tuple[int | None, str]:

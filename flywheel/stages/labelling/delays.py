@@ -1,7 +1,8 @@
 """How late each signal's votes arrive, by Kaplan-Meier over all episodes with times.
 
 In: episodes, votes, and the time against which ages are measured. Out: rows of the kind delay, for signals that often
-vote after the end of an episode; the others are never waited for.
+vote after the end of an episode; the others are never waited for. A vote that came no sooner than that time has not
+come yet: a log ends with its last vote, so that its last age always has one, and the curve would jump there (0055).
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ def delays(base: pl.DataFrame, votes: pl.DataFrame, now: float | None) -> Iterat
         if late < ENOUGH_ARRIVALS or late < LEAST_SHARE * timed.height:
             continue
         observed = episodes.select(pl.min_horizontal("delay", "age")).to_series().to_numpy()
-        curve = thinned(kaplan_meier(observed, episodes["arrived"].is_not_null().to_numpy()), KNOTS)
+        came = (episodes["arrived"] < now).fill_null(value=False)
+        curve = thinned(kaplan_meier(observed, came.to_numpy()), KNOTS)
         family = rows["family"].sort()[0]
         horizon = max(horizon_s(name) for name in rows["family"].unique().sort())
         yield {

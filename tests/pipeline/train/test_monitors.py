@@ -55,6 +55,36 @@ def test_the_command_line_says_what_is_red_and_exits_1(tmp_path: Path, tiny_mode
     assert "--force --reason" in refused.stderr
 
 
+def test_a_champion_of_old_logs_serves_from_the_end_of_the_log_it_was_promoted_on(
+    tmp_path: Path, tiny_model: Path
+) -> None:
+    write_config(tmp_path, tiny_model)
+    project, (policy, *_) = Project(tmp_path), FAILURES["sycophancy"]
+
+    def week(number: int, name: str) -> None:
+        lines = []
+        for n, talk in enumerate(_week(policy, name, 10, 6)):
+            when = WEEK_ONE - timedelta(days=700) + timedelta(days=8 * number, minutes=n)
+            lines += [json.dumps(line) for line in _lines(talk, f"{name}-{number}-{n}", name, when)]
+        (tmp_path / "logs").mkdir(exist_ok=True)
+        (tmp_path / "logs" / f"week{number}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        project.ingest([tmp_path / "logs"])
+        project.build()
+
+    week(1, "v1")
+    train(project)
+    decision = project.promote(1, force=True, reason="a test")
+    assert decision.log_end is not None
+    assert decision.log_end < decision.at - timedelta(days=300)
+    week(2, "round 1")
+    (window, *_) = [row for row in project.plan().monitors if row.monitor == "window"]
+    assert window.sentence.startswith("episodes by round 1 compared with all others")
+    assert "claim to be" not in window.sentence
+    week(0, "round 1")
+    (window, *_) = [row for row in project.plan().monitors if row.monitor == "window"]
+    assert "that claim to be by round 1 from before it served" in window.sentence
+
+
 def test_nothing_red_records_no_force(tmp_path: Path, tiny_model: Path, sample_logs: Path) -> None:
     write_config(tmp_path, tiny_model)
     project = Project(tmp_path)

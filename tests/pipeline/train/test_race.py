@@ -243,10 +243,12 @@ def test_a_plan_saved_before_its_race_holds_after_it(built: Path, raced: Path) -
     assert digest(project) == digest(raced)
 
 
-def remember(racing: Racing, ours: float, theirs: float) -> None:
-    """Let the parent and every candidate have scored so much in each case."""
+def remember(racing: Racing, ours: float | None, theirs: float) -> None:
+    """Let the parent and every candidate have scored so much in each case; None: no candidate could be trained."""
 
-    def entry(score: float) -> dict[str, Any]:
+    def entry(score: float | None) -> dict[str, Any]:
+        if score is None:
+            return {"error": "its trainer refused it", "scores": [], "seconds": 1.0}
         cases = racing.development.cases.items()
         scores = [CaseScore(case, task, racing.development.metric, score, primary=True) for case, task in cases]
         return {"error": "", "scores": [asdict(one) for one in scores], "seconds": 1.0}
@@ -280,6 +282,20 @@ def test_where_nothing_is_as_good_as_the_champion_nothing_is_trained(raced: Path
     assert "no method is worth a round" in flywheel(folder, "plan").stdout
     night = flywheel(folder, "run", "nightly", "--from", "train")
     assert f"0 of 1 methods as good as round 1 on {race.tasks} development tasks" in night.stdout
+
+
+def test_where_no_candidate_can_be_trained_the_rule_decides_and_says_so(built: Path) -> None:
+    folder = copied(built, "failed")
+    project = Project(folder)
+    racing = make_plan(project.context, 1).racing
+    assert racing is not None
+    remember(racing, None, 0.0)
+    shown = flywheel(folder, "plan").stdout
+    assert "no method could be trained in the race; by the rule: " in shown
+    assert "sft: rung 1: not trained: its trainer refused it" in shown
+    manifest = train(project)
+    assert (race_of(manifest).state, race_of(manifest).winner, manifest.method) == ("failed", None, "sft")
+    assert manifest.state == "trained"
 
 
 def test_expert_iteration_trains_on_the_start_policys_own_successes(raced: Path) -> None:

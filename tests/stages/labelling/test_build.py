@@ -194,6 +194,25 @@ def test_young_episodes_are_provisional() -> None:
     assert not timeless["0099"].provisional
 
 
+def test_the_vote_that_ends_the_log_says_nothing_of_delays() -> None:
+    world = World()
+    for i in range(48):  # one night; every eighth user votes, the last of them when the log ends
+        ended = START + timedelta(minutes=2 * i)
+        world.episode(f"{i:04d}", started=ended, ended=ended)
+        if i % 8 == 0:
+            late = timedelta(hours=23 if i == 0 else 4 + i // 8)
+            world.rewards.append(
+                {"episode_id": f"{i:04d}", "task_id": "t", "signal": "complaint", "family": "sentiment_neg",
+                 "kind": "implicit", "score": -1.0, "weight": 1.0, "evidence": [], "arrived": ended + late,
+                 "signal_version": 1}
+            )  # fmt: skip
+    table = world.learned()
+    (delay,) = table.filter(kind="delay").iter_rows(named=True)
+    assert delay["y"][-1] == pytest.approx(5 / 48), "the sixth came when only it was still watched"
+    judged = label_episodes(*world.frames, RewardsConfig(), Posterior.read(table))
+    assert not any(label.provisional for label in judged.values())
+
+
 def test_a_build_as_of_a_time_measures_ages_from_it() -> None:
     world = taught(40, 40)
     at = datetime(2027, 1, 1, tzinfo=UTC)

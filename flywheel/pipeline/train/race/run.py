@@ -136,7 +136,7 @@ class Racing:
         """Train and score what is not remembered, rung by rung; return the finished race.
 
         Raises:
-            TrainError: a trainer's process ended without a result, or no candidate could be trained.
+            TrainError: a trainer's process ended without a result.
         """
         rungs = len(sizes(len(self.names)))
         self.ctx.registry.sound_adapter(self.parent)  # before anything is trained on it
@@ -147,13 +147,9 @@ class Racing:
             self._score({heat: seconds for heat, seconds in trained.items() if seconds is not None})
             return self._means(rung)
 
-        ranked = halve(self.names, self.tokens, scored)
+        halve(self.names, self.tokens, scored)
         shutil.rmtree(self.ctx.store.root / "cache" / WORK, ignore_errors=True)
-        race = self.standing().race
-        if not ranked:
-            failed = "; ".join(f"{c.method}: {h.error}" for c in race.candidates for h in c.heats if h.error)
-            raise TrainError(f"no method could be trained in the race: {failed}", hint="`--method` names one")
-        return race
+        return self.standing().race
 
     # --- what is remembered -------------------------------------------------------------------------------------------
 
@@ -276,8 +272,10 @@ def _outcome(
     A round that starts from the base is trained whatever comes of it: the gate compares it with the champion.
     """
     tasks = f"{len(development.scored):,} development tasks ({development.suite.name}: {development.metric})"
-    if not ranked:
+    if ranked is None:
         return {"state": "planned", "reason": f"the race decides, on {tasks}"}
+    if not ranked:
+        return {"state": "failed", "reason": "no method could be trained in the race"}
     best = heats[ranked[0]][-1]
     lost = (best.delta or 0.0) < 0 and parent is not None
     change = f"{difference(best.delta, binary=binary)} {interval(best.low, best.high, binary=binary)}"
