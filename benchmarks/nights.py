@@ -1,36 +1,38 @@
 """Does the wheel keep turning: a champion serves, users react, a night learns, the new champion serves tomorrow.
 
 `python benchmarks/nights.py [--quick | --small] [--worlds warehouse desk] [--arms ...] [--seeds 0 1 2] [--nights 10]
-[--work FOLDER] [--results FILE] [--plot FILE]`: each night a policy serves its tasks in a world, sampled at
-temperature 1; the log goes into a project; `flywheel run nightly` does the rest. The first night a scripted policy
-serves, because the base model knows no tools; from then on the champion does. All arms serve equal tasks a night, and a
-round of any arm trains on at most as many tokens (`train.max_tokens`); what the race of `auto` costs is counted apart.
+[--work FOLDER] [--results FILE] [--plot FILE]`: each night a policy serves its tasks in a world, sampled; the log goes
+into a project; `flywheel run nightly` does the rest. Before the first night a scripted policy has served some days,
+because the base model knows no tools; from then on the champion does. All arms serve equal tasks a night, and a round
+of any arm trains on at most as many tokens (`train.max_tokens`); what the race of `auto` costs is counted apart.
 
-    flywheel  as shipped: the method by `auto`
-    sft       expert iteration: the same with `method = "sft"`
+    flywheel  as shipped, with attempts of the champion at training tasks, kept where execution shows success; the
+              method by `auto`, with --small SFT, as in the demo
+    sft       expert iteration: SFT on what the logs show to have succeeded, without attempts
     dpo       TRL's DPO on random pairs of a success and a failure, after a first round of SFT (`nights_dpo.py`)
     oracle    flywheel, with the world's truth in the log as a verifier's outcome: an upper bound
-    frozen    no learning: from the second night on the base model serves
+    frozen    learns on the first night, and never again
 
 Measured each night: success, content users and harm in production; then, greedy, on tasks that no gate sees, success
 and harm of the champion, its KL from the base and its perplexity on a fixed text, and for each promotion whether it was
 truly better. Every finished night is one line of --results, a killed run goes on where it was, and --plot draws
-whatever --results holds. --small is what two cores without AMX do in minutes a night.
+whatever --results holds. --small is what a core without AMX does in minutes a night: the counter, a world of the
+warehouse's easier questions. Arms whose first night is the same share it.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +47,9 @@ from learn_arms import trained_tokens
 from learn_measure import plain_text
 
 ROOT = Path(__file__).resolve().parents[1]
-WORLDS = {
+WORLDS = {  # module that serves it, suite and world for attempts, policy of the first night
     "warehouse": ("flywheel_warehouse.serve", "shop", "agent-v2"),
+    "counter": ("flywheel_warehouse.serve", "counter", "agent-v2"),
     "desk": ("flywheel_desk.serve", "desk", "hasty"),
 }
 ARMS = ("flywheel", "sft", "dpo", "oracle", "frozen")
@@ -61,7 +64,7 @@ class Settings:
     base: str
     dtype: str
     nights: int
-    history: tuple[int, int]  # tasks and attempts of the first night, which a script serves
+    history: tuple[int, int]  # days that a script has served before the first night, and its attempts at each task
     tasks: int
     attempts: int
     exam: int
@@ -70,10 +73,18 @@ class Settings:
     max_cases: int
     max_new_tokens: int
     max_steps: int
+    method: str = "auto"  # of the arms that have none of their own
+    again: tuple[int, int] = (2, 32)  # attempts of the champion, and tasks that it attempts (train.attempts)
+    temperature: float = 1.0
 
     def config(self, world: str, arm: str, seed: int) -> str:
         """Return a project's flywheel.toml: what differs from the defaults; rates and adapter are the demo's."""
-        method = {"sft": 'method = "sft"\n', "dpo": 'trainer = "nights_dpo:train"\n'}.get(arm, "")
+        method = f'method = "{"sft" if arm == "sft" else self.method}"\n'
+        if arm == "dpo":
+            method = 'trainer = "nights_dpo:train"\n'
+        elif arm in {"flywheel", "oracle"}:
+            attempts, tasks = self.again
+            method += f'attempts = {attempts}\nattempt_tasks = {tasks}\nworld = "{WORLDS[world][1]}"\n'
         return f"""name = "{world}-{arm}-{seed}"
 [model]
 base = "{self.base}"
@@ -83,6 +94,7 @@ dtype = "{self.dtype}"
 max_rows = {self.max_rows}
 max_tokens = {self.max_tokens}
 max_steps = {self.max_steps}
+on_the_way = true
 batch_size = 2
 probe_prompts = 8
 sft_learning_rate = 2e-3
@@ -93,13 +105,13 @@ suites = ["{WORLDS[world][1]}"]
 baselines = []
 max_cases = {self.max_cases}
 max_new_tokens = {self.max_new_tokens}
-batch_size = 40
+batch_size = {min(self.max_cases, 50)}
 """
 
 
-FULL = Settings("embedded", "auto", 10, (75, 4), 60, 2, 120, 192, 16_000, 120, 64, -1)
-SMALL = Settings("embedded", "auto", 6, (75, 4), 24, 2, 40, 56, 4_600, 40, 48, -1)
-QUICK = Settings("", "float32", 4, (12, 2), 12, 2, 10, 8, 0, 10, 8, 2)
+FULL = Settings("embedded", "auto", 10, (2, 3), 60, 2, 120, 192, 16_000, 120, 64, -1)
+SMALL = Settings("embedded", "auto", 5, (5, 3), 21, 2, 21, 40, 6_000, 42, 60, -1, "sft", (2, 14), 0.5)
+QUICK = Settings("", "float32", 4, (1, 2), 12, 2, 10, 8, 0, 10, 8, 2, again=(1, 4))
 SIZES = {"full": FULL, "small": SMALL, "quick": QUICK}
 
 
@@ -128,8 +140,9 @@ class Arm:
         return dict(
             json.loads(
                 _run(
-                    [sys.executable, "-m", module, "--policy", policy, "--project", folder, "--night", str(night),
-                     "--seed", str(self.seed), "--out", folder / "logs", "--truth", folder / "truth", *more]
+                    [sys.executable, "-m", module, "--world", self.world, "--policy", policy, "--project", folder,
+                     "--night", str(night), "--seed", str(self.seed), "--out", folder / "logs", "--truth",
+                     folder / "truth", *more]
                 )
             )
         )  # fmt: skip
@@ -137,25 +150,18 @@ class Arm:
     def night(self, number: int, before: dict[str, Any] | None) -> dict[str, Any]:
         """Serve, learn, measure; return the night's line."""
         started, settings = time.monotonic(), self.settings
-        if not (self.folder / "flywheel.toml").exists():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            files.atomic_write(self.folder / "flywheel.toml", settings.config(self.world, self.arm, self.seed))
+        self._begin()
         policy = WORLDS[self.world][2] if number == 1 else "champion"
-        tasks, attempts = settings.history if number == 1 else (settings.tasks, settings.attempts)
-        day = self._day(number)
-        more = ("--tasks", str(tasks), "--attempts", str(attempts), "--temperature", "1")
-        served = self._once(f"served{number:02d}", lambda: self.serve(policy, day, *more))
-        if self.arm == "oracle":
-            self._tell(day)
-        learned = self._once(f"learned{number:02d}", self._learn)
+        days = settings.history[0]
+        attempts = settings.history[1] if number == 1 else settings.attempts
+        more = ("--tasks", str(settings.tasks), "--attempts", str(attempts), "--temperature", str(settings.temperature))
+        for day in range(1 if number == 1 else days + number - 1, days + number):  # of the world
+            served = self._once(f"served{day:02d}", partial(self.serve, policy, day, *more))
+            if self.arm == "oracle":
+                self._tell(day)
+        learned = self._once(f"learned{number:02d}", lambda: self._learn(number))
         if before is None or learned["outcome"] == "promoted":
-            exam = self.serve("champion", number, "--exam", str(settings.exam), "--temperature", "0")
-            truth = files.read_rows(self.folder / "truth" / f"exam{number:02d}.jsonl")
-            held_out: dict[str, Any] = {
-                "success": exam["success"], "harm": exam["harm"], "interval": _interval(exam), "exam": number,
-                "won": [row["task"] for row in truth if row["success"]],
-                **self._forgotten(),
-            }  # fmt: skip
+            held_out = self._once(f"exam{number:02d}", lambda: self._exam(number))
         else:
             held_out = before["held_out"]
         return {
@@ -165,16 +171,39 @@ class Arm:
             "seconds": round(time.monotonic() - started, 1),
         }  # fmt: skip
 
+    def _next(self, folder: Path) -> Path:
+        """Return what shows that a project has begun its second night."""
+        return folder / "done" / f"served{self.settings.history[0] + 1:02d}.json"
+
+    def _begin(self) -> None:
+        """Write the configuration; begin with another arm's first night where this one's would be the same."""
+        other = self.folder.with_name(f"{self.world}-flywheel-{self.seed}")
+        alike = self.settings.method == "sft" and self.arm in {"sft", "frozen"}
+        first = (other / "done" / "exam01.json").exists() and not self._next(other).exists()
+        if alike and first and not self.folder.exists():
+            copying = self.folder.with_name(f"{self.folder.name}.copying")
+            shutil.rmtree(copying, ignore_errors=True)
+            shutil.copytree(other, copying, symlinks=True)
+            copying.rename(self.folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        files.atomic_write(self.folder / "flywheel.toml", self.settings.config(self.world, self.arm, self.seed))
+
+    def _exam(self, number: int) -> dict[str, Any]:
+        """Let the champion sit the exam; return its results, and what it has forgotten."""
+        exam = self.serve("champion", number, "--exam", str(self.settings.exam), "--temperature", "0")
+        truth = files.read_rows(self.folder / "truth" / f"exam{number:02d}.jsonl")
+        return {
+            "success": exam["success"], "harm": exam["harm"], "interval": _interval(exam), "exam": number,
+            "won": [row["task"] for row in truth if row["success"]],
+            **self._forgotten(),
+        }  # fmt: skip
+
     def _once(self, name: str, do: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Return what was done before the benchmark was killed, else do it: who is promoted serves from tomorrow."""
         path = self.folder / "done" / f"{name}.json"
         if not path.exists():
             files.write_json(path, do())
         return dict(files.read_json(path))
-
-    def _day(self, number: int) -> int:
-        """Return the world's night of one of ours: the first has the tasks of several, and none comes again."""
-        return number + math.ceil(self.settings.history[0] / self.settings.tasks) - 1 if number > 1 else 1
 
     def _tell(self, day: int) -> None:
         """Write the truth of a night's talks as a verifier's outcomes."""
@@ -190,9 +219,9 @@ class Arm:
         path = self.folder / "logs" / f"night{day:02d}-outcomes.jsonl"
         files.atomic_write(path, "".join(json.dumps(row) + "\n" for row in rows))
 
-    def _learn(self) -> dict[str, Any]:
+    def _learn(self, number: int) -> dict[str, Any]:
         """Run the night as shipped; return what it did."""
-        if self.arm == "frozen":
+        if self.arm == "frozen" and number > 1:
             return {"outcome": "frozen", "champion": None}
         flywheel = Path(sys.executable).with_name("flywheel")
         _run([flywheel, "-C", self.folder, "run", "nightly"], allow=(0, FAILED, HELD, WAITING))
@@ -211,6 +240,7 @@ class Arm:
                 "method": manifest.method, "reason": manifest.method_reason, "steps": manifest.steps_taken,
                 "stopped": manifest.stopped, "trained_tokens": round(tokens * passes), "race_tokens": raced,
                 "kl": manifest.kl_curve[-1].kl if manifest.kl_curve else None,
+                "scores": _scores(project, manifest.round),
             }  # fmt: skip
         return learned
 
@@ -222,6 +252,13 @@ class Arm:
             name: round(x, 4)
             for name, x in plain_text(policies, project.registry.sound_adapter(project.registry.champion)).items()
         }
+
+
+def _scores(project: Project, number: int) -> list[float | int | None] | None:
+    """Return what the champion and the round scored before the gate, and in how many cases; None: no evaluation."""
+    report = project.registry.report(number)
+    rows = [row for row in report.metrics if row.primary and row.slice == "all"] if report is not None else []
+    return [rows[0].baseline, rows[0].value, rows[0].n] if rows else None
 
 
 @cache
@@ -286,8 +323,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="a tiny random model, four nights: does everything run")
-    size.add_argument("--small", action="store_true", help="six nights of 24 tasks, short exams and rounds")
-    parser.add_argument("--worlds", nargs="*", default=list(WORLDS), choices=list(WORLDS))
+    size.add_argument("--small", action="store_true", help="six nights of 21 tasks at the counter, short rounds")
+    parser.add_argument("--worlds", nargs="*", choices=list(WORLDS), help="warehouse, desk; with --small counter")
     parser.add_argument("--arms", nargs="*", choices=ARMS, help="all of them; with --quick flywheel")
     parser.add_argument("--seeds", nargs="*", type=int, help="0 1 2; with --quick 0")
     parser.add_argument("--nights", type=int)
@@ -302,7 +339,7 @@ def main() -> None:
     settings = Settings(**(base | ({"nights": given.nights} if given.nights else {})))
     results = given.results or work / "nights.jsonl"
     for seed in given.seeds or ((0,) if given.quick else (0, 1, 2)):
-        for world in given.worlds:
+        for world in given.worlds or (("counter",) if given.small else ("warehouse", "desk")):
             names = given.arms or (("flywheel",) if given.quick else ARMS)
             arms = [Arm(world, name, seed, settings, work / f"{world}-{name}-{seed}") for name in names]
             for nights in zip(*(run(arm, results) for arm in arms), strict=True):  # in turns: what is done is of all

@@ -11,14 +11,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from flywheel.io import files
+from flywheel.report.svg import ACCENT, FOURTH, GOOD, INK, SECOND, THIRD, Drawing, Panel
 from flywheel.stats.clusters import cluster, paired_t_interval
 
 Line = Mapping[str, Any]
 LOOKS = {
-    "flywheel": ("#0b6e4f", "flywheel"), "sft": ("#b5651d", "expert iteration"),
-    "dpo": ("#3b5b92", "TRL's DPO, random pairs"), "oracle": ("#8b63c9", "flywheel, knows the truth"),
-    "frozen": ("#73787e", "no learning"),
+    "flywheel": (GOOD, "flywheel"), "sft": (SECOND, "expert iteration"), "dpo": (ACCENT, "TRL's DPO, random pairs"),
+    "oracle": (FOURTH, "flywheel, knows the truth"), "frozen": (THIRD, "learns on the first night only"),
 }  # fmt: skip
+_WIDTH, _HEIGHT = 360.0, 240.0  # of a world, in pixels
 BESIDE = "sft"
 
 
@@ -87,36 +89,51 @@ def _at(line: Any, path: Sequence[str]) -> Any:
 
 
 def plot(lines: Sequence[Line], path: Path) -> None:
-    """Draw production success of each arm by night, the mean over seeds, each seed faintly, promotions as dots."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
+    """Draw production success by night, the mean over seeds; a band for one seed, dots where a promotion serves first.
 
-    mpl.rcParams["svg.hashsalt"] = "nights"
+    The first night is the script's, and what the base model scores when the gate looks at it for the first time.
+    """
     worlds = sorted({line["world"] for line in lines}, reverse=True)
-    figure = Figure(figsize=(3.7 * len(worlds) + 0.6, 3.4), layout="constrained")
-    for ax, world in zip(figure.subplots(1, len(worlds), squeeze=False)[0], worlds, strict=True):
-        for arm, (colour, label) in LOOKS.items():
-            if found := _of(lines, world, arm):
-                _curve(ax, found, colour, label)
-        ax.set_title(world, fontsize=10)
-        ax.set_xlabel("night")
-        ax.set_ylim(-0.02, 1.02)
-        ax.spines[["top", "right"]].set_visible(False)
-    figure.axes[0].set_ylabel("production success; dots: promoted", fontsize=8)
-    figure.axes[-1].legend(fontsize=7, frameon=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, format="svg", metadata={"Date": None})
+    drawing = Drawing(_WIDTH * len(worlds), _HEIGHT, "Production success, night by night")
+    for place, world in enumerate(worlds):
+        of_world = [line for line in lines if line["world"] == world]
+        nights = [line["night"] for line in of_world]
+        across = (0.8, max(nights) + 0.2)
+        panel = Panel(drawing, _WIDTH * place + 50, 26, _WIDTH - 66, _HEIGHT - 70, across, (0, 1))
+        title = "success in production" if not place else ""
+        panel.axis_left([(share / 4, f"{25 * share} %") for share in range(5)], title=title, grid=True)
+        panel.axis_below([(night, str(night)) for night in sorted(set(nights))], title="night")
+        drawing.text((panel.left, 12), world, bold=True)
+        arms = [arm for arm in LOOKS if _of(of_world, world, arm)]
+        for arm in reversed(arms):
+            _curve(panel, _of(of_world, world, arm), LOOKS[arm][0])
+        for row, arm in enumerate(arms):
+            y = panel.top + panel.height - 12 * (len(arms) - row)
+            drawing.line([(panel.left + 90, y), (panel.left + 108, y)], LOOKS[arm][0], 2)
+            drawing.text((panel.left + 114, y), LOOKS[arm][1])
+    files.atomic_write(path, drawing.svg() + "\n")
 
 
-def _curve(ax: Any, lines: Sequence[Line], colour: str, label: str) -> None:
+def _curve(panel: Panel, lines: Sequence[Line], colour: str) -> None:
     by_night: dict[int, list[Line]] = {}
     for line in lines:
         by_night.setdefault(line["night"], []).append(line)
-    nights = sorted(by_night)
+    served = {night: math.fsum(x["production"]["success"] for x in of) / len(of) for night, of in by_night.items()}
+    first = by_night.get(1, [])
+    script = served.pop(1, None)
+    if script is not None:
+        panel.marker((1, script), "D", 4, INK)
+        panel.drawing.text((panel.x(1) + 6, panel.y(script)), "script")
+    before = [line["learned"]["scores"][0] for line in first if line["learned"].get("scores")]
+    if before:
+        served[1] = math.fsum(before) / len(before)
+        panel.drawing.text((panel.x(1) + 6, panel.y(served[1]) - 8), "base model")
+    nights = sorted(served)
     if len({line["seed"] for line in lines}) == 1:
-        bounds = [by_night[n][0]["production"]["interval"] for n in nights]
-        ax.fill_between(nights, [low for low, _ in bounds], [high for _, high in bounds], color=colour, alpha=0.1, lw=0)
-    means = {n: math.fsum(x["production"]["success"] for x in by_night[n]) / len(by_night[n]) for n in nights}
-    ax.plot(nights, list(means.values()), color=colour, label=label, linewidth=1.5)
-    promoted = sorted({line["night"] + 1 for line in lines if line["learned"]["outcome"] == "promoted"} & set(means))
-    ax.plot(promoted, [means[n] for n in promoted], "o", color=colour, markersize=4)
+        bounds = {night: by_night[night][0]["production"]["interval"] for night in nights if night > 1}
+        lows, highs = ([(night, bound[side]) for night, bound in bounds.items()] for side in (0, 1))
+        panel.band(lows, highs, colour, opacity=0.12)
+    panel.line([(night, served[night]) for night in nights], colour, 1.6)
+    for night in nights:
+        if any(x["learned"]["outcome"] == "promoted" for x in by_night.get(night - 1, [])):
+            panel.marker((night, served[night]), "o", 6, colour)

@@ -1,6 +1,7 @@
 """`python -m flywheel_warehouse.serve`: a policy answers questions for a night, and users react.
 
-The questions are the shop's, or with `--world sample` those of the sample logs: what was asked there is asked again.
+The questions are the shop's, with `--world counter` its easier ones, or with `--world sample` those of the sample logs:
+what was asked there is asked again.
 Scripted policies are the three agents of the sample logs, one that makes no mistake, and one that acts at random.
 """
 
@@ -19,7 +20,7 @@ from flywheel_worlds.users import PLEASED, Character, react
 
 from flywheel_warehouse.agents import AGENTS, Agent, broken
 from flywheel_warehouse.generate import logged_questions
-from flywheel_warehouse.shop import SHOP_TOOLS, Shop, answer_of, same_answer, shop_tasks
+from flywheel_warehouse.shop import SHOP_TOOLS, Shop, answer_of, counter_tasks, same_answer, shop_tasks
 from flywheel_warehouse.world import SYSTEM, TOOLS, Question, World, questions
 
 EXPERT = Agent("expert", "shop-70b", 0, 0, 0, 0, 0, 0, 1)
@@ -136,10 +137,13 @@ def _at_random(messages: Sequence[Message], rng: random.Random) -> Message:
 
 
 WAREHOUSE = Warehouse("warehouse", SHOP_TOOLS, Shop, shop_tasks)
+COUNTER = Warehouse("counter", SHOP_TOOLS, Shop, counter_tasks)
 SAMPLE = Warehouse("sample", TOOLS, World, sample_tasks)
 executed = Executed(WAREHOUSE)
+executed_counter = Executed(COUNTER)
 practice = Practice(WAREHOUSE)
+counter_practice = Practice(COUNTER)
 sample_practice = Practice(SAMPLE)
 
 if __name__ == "__main__":
-    sys.exit(main(WAREHOUSE, SAMPLE))
+    sys.exit(main(WAREHOUSE, COUNTER, SAMPLE))

@@ -13,7 +13,8 @@ from functools import lru_cache
 from itertools import combinations, permutations, product
 from typing import Any
 
-from flywheel_worlds.talk import Task
+from flywheel_worlds.nights import share
+from flywheel_worlds.talk import Purpose, Task
 
 from flywheel_warehouse.world import CITIES, MONTHS, PRODUCTS, TOOLS, Question, World
 
@@ -26,6 +27,12 @@ KIND_OF = dict(zip(PRODUCTS, ("light", "table", "seat", "table", "decor", "decor
 DAYS = tuple(YEAR + timedelta(days=n) for n in range(5, 360, 3))
 LIMITS = tuple(range(150, 1350, 50))
 SCHEMA = "Queries orders(city product day quantity amount returned), products(product kind price stock)."
+
+# The counter's: one or two conditions, a query of 36 to 46 tokens; a small model can learn them.
+COUNTER_FAMILIES = (
+    "revenue_city_product", "units_product_month", "returned_city_month", "above", "since", "before", "average",
+)  # fmt: skip
+COUNTER_SHARES: tuple[tuple[Purpose, float], ...] = (("gate", 0.3), ("exam", 0.5), ("served", 1.0))
 
 SHOP_TOOLS = [
     {**tool, "function": {**tool["function"], "description": SCHEMA}} if tool["function"]["name"] == "run_sql" else tool
@@ -224,6 +231,16 @@ def shop_questions() -> dict[str, Question]:
 def shop_tasks() -> list[Task]:
     """Return every question as a task."""
     return [Task(question.text, question.family, question) for question in shop_questions().values()]
+
+
+@lru_cache(maxsize=1)
+def counter_tasks() -> list[Task]:
+    """Return the counter's questions; many are the gate's, so that every night has fresh ones of every family."""
+    return [
+        task._replace(purpose=next(purpose for purpose, up_to in COUNTER_SHARES if share(task.text) < up_to))
+        for task in shop_tasks()
+        if task.family in COUNTER_FAMILIES
+    ]
 
 
 class Shop(World):

@@ -22,7 +22,8 @@ KEPT_APART: dict[Purpose, tuple[float, float]] = {"exam": (0, 0.05), "gate": (0.
 NO_FEEDBACK = frozenset({"openai", "anthropic"})  # formats without it: feedback comes in a file of its own
 
 
-def _share(text: str) -> float:
+def share(text: str) -> float:
+    """Return a number from 0 to 1 that depends on the text alone."""
     return int(hashlib.sha256(text.encode()).hexdigest()[:8], 16) / 2**32
 
 
@@ -35,10 +36,10 @@ def kept_apart(world: World, purpose: Purpose) -> list[Task]:
     low, high = KEPT_APART[purpose]
     families: dict[str, list[Task]] = {}
     for task in world.tasks():
-        by_hash = low <= _share(f"kept apart: {task.text}") < high
+        by_hash = low <= share(f"kept apart: {task.text}") < high
         if task.purpose == purpose or (task.purpose is None and by_hash):
             families.setdefault(task.family, []).append(task)
-    shuffled = [sorted(tasks, key=lambda task: _share(task.text)) for tasks in families.values()]
+    shuffled = [sorted(tasks, key=lambda task: share(task.text)) for tasks in families.values()]
     longest = max(map(len, shuffled), default=0)
     return [tasks[turn] for turn in range(longest) for tasks in shuffled if turn < len(tasks)]
 
