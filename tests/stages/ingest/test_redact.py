@@ -254,6 +254,14 @@ def test_ids_that_were_looked_at_together_are_redacted_as_those_that_were_not(na
     assert together.counts == alone.counts
 
 
+@given(st.lists(NAMES, max_size=6), st.lists(FRAGMENTS, max_size=2))
+def test_ids_that_a_payload_holds_are_redacted_as_those_that_it_does_not(names: list[str], beside: list[str]) -> None:
+    alone, together = Redactor(RedactConfig(), b"k"), Redactor(RedactConfig(), b"k")
+    payload = canonical_json({"response_id": [name.partition(":")[2] or name for name in names], "content": beside})
+    assert together.payloads([payload], (), [names]) == Redactor(RedactConfig(), b"k").payloads([payload])
+    assert together.names(names) == [alone.name(name) for name in names]
+
+
 @pytest.mark.parametrize("before", ["\n", "\t", "\r\n", "\\n"])
 @pytest.mark.parametrize(
     "text",
