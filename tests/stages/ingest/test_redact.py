@@ -285,3 +285,9 @@ def test_what_several_ways_find_in_one_field_is_replaced_where_it_is() -> None:
 @pytest.mark.parametrize(("version", "stays"), [("64.95.65.94", False), ("21.110.36.97", False), ("10.4.12.131", True)])
 def test_an_address_in_the_field_of_a_version_is_one(version: str, stays: bool) -> None:  # noqa: FBT001
     assert (once({"version": version})["version"] == version) is stays
+
+
+@pytest.mark.parametrize("text", ["{}: db timeout", "{}- gone", "{}:", "lost {}."])
+@pytest.mark.parametrize("address", ["10:8f:8d:80:c9:dc", "31-40-59-be-62-1d"])
+def test_a_line_that_begins_with_a_network_cards_address_loses_it(text: str, address: str) -> None:
+    assert address not in once({"content": text.format(address)})["content"]

@@ -190,7 +190,7 @@ def _mac(match: re.Match[str], _name: str) -> Find | None:
 
 
 _MAC = r"""
-  (?<![\w.-])(?<!\b[0-9A-Fa-f]{2}:)(?:[0-9A-Fa-f]{2}(?P<gap>[:-])(?:[0-9A-Fa-f]{2}(?P=gap)){4}[0-9A-Fa-f]{2}|[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4})(?![\w:-]|\.\w)
+  (?<![\w.-])(?<!\b[0-9A-Fa-f]{2}:)(?:[0-9A-Fa-f]{2}(?P<gap>[:-])(?:[0-9A-Fa-f]{2}(?P=gap)){4}[0-9A-Fa-f]{2}|[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4})(?!\w|[.:-]\w)
 """
 _SAID_AT = re.compile(r"\s*[\[({<]\s*(?:at|@|ät)\s*[\])}>]\s*|\s+(?:at|@|ät|arroba)\s+|_at_|\.at\.")
 _SAID_DOT = re.compile(r"\s*[\[({<]\s*(?:dot|\.|punkt|punto|point)\s*[\])}>]\s*|\s+(?:dot|punkt|punto)\s+|_dot_")
