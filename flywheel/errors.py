@@ -125,6 +125,10 @@ class EvalError(FlywheelError):
     """An evaluation failed."""
 
 
+class LikelihoodError(EvalError):
+    """A policy that only answers was asked for log-probabilities."""
+
+
 def where(error: BaseException) -> str:
     """Name an error by its type and place; its message might quote a log."""
     trace, place = error.__traceback__, ""

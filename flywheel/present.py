@@ -23,6 +23,7 @@ from flywheel.records import (
     RaceHeat,
     RoundManifest,
     RuleResult,
+    ServedBy,
     Verdict,
 )
 
@@ -206,6 +207,20 @@ def the_round(number: int | str | None) -> str:
     """Return the name of a round within a sentence: 'round 3', 'the base model'."""
     name = round_name(number)
     return f"the {name}" if name == "base model" else name
+
+
+def served_by(served: ServedBy) -> list[str]:
+    """Return sentences on the server that answered: which it is, and how far it answers as transformers does."""
+    version = f" {served.version}" if served.version else ""
+    lines = [f"{served.kind}{version} at {served.endpoint} answered, as {served.candidate} and {served.baseline}"]
+    if found := served.agreement:
+        lines.append(
+            f"{found.same:,} of {count(found.prompts, 'greedy answer')} are those of transformers here, "
+            f"{found.same_calls:,} have the same calls"
+        )
+    if served.other_rendering:
+        lines.append("its chat template makes other tokens of a prompt than the one that rounds are trained with")
+    return lines
 
 
 def training_end(manifest: RoundManifest) -> str:

@@ -47,7 +47,9 @@ def metric_lines(report: EvalReport, *, old: str = "", new: str = "", verbose: b
     notes = ["* primary: the gate tests superiority on it"]
     if references:
         notes.append("baselines are for reference only; (n) = cases scored, if fewer")
-    details = [*notes, *measure_lines(report, baseline, new)] if verbose else []
+    served = [f"served  {line}" for line in present.served_by(report.served)] if report.served else []
+    notes += served
+    details = [*notes, *measure_lines(report, baseline, new)] if verbose else served
     return [*columns(rows, right=(1, 2, 3, 4)), *details, *_failed_lines(report, verbose=verbose)]
 
 

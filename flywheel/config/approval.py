@@ -159,6 +159,8 @@ def _started(folder: Path, config: Config) -> Iterator[str]:
         yield f"notify.webhook = {config.notify.webhook}"
     if config.rewards.judge.url:
         yield f"rewards.judge.url = {config.rewards.judge.url}"
+    if config.eval.endpoint:
+        yield f"eval.endpoint = {config.eval.endpoint}"
     database = config.mlflow.tracking_uri.removeprefix("sqlite:///")
     local = database != config.mlflow.tracking_uri and (folder / database).resolve().is_relative_to(folder.resolve())
     if config.mlflow.tracking_uri and not local:

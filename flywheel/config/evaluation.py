@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
+import urllib.parse
 from pathlib import PurePath
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from flywheel.config._section import Section
@@ -30,6 +32,40 @@ class SliceRule(Section):
     tag: str = Field(default="", description="Pattern of a tag of the episode; '' for any.")
     where: dict[SliceColumn, str] = Field(default={}, description="Column of the episode = pattern; all must hold.")
     guarded: bool = Field(default=True, description="Whether it can hold a promotion; false: shown only.")
+
+
+ServerKind = Literal["auto", "vllm", "sglang", "llama.cpp", "transformers", "openai"]
+
+
+class ServerConfig(Section):
+    """The server at `eval.endpoint`: what it is, how it is asked, and how its adapters are named."""
+
+    kind: ServerKind = Field(default="auto", description="What the server is; auto: found out from what it lists.")
+    model: str = Field(default="", description="The base model's name there; '': the only model that it lists.")
+    models: dict[str, str] = Field(
+        default={},
+        description="Rounds that the server has under a name (llama.cpp: the adapter's file), '3' = 'shop-round-3'; "
+        "others are loaded and unloaded by its own route.",
+    )
+    paths: dict[str, str] = Field(
+        default={}, description="Folders here = where the server sees them, for adapters that it loads from a mount."
+    )
+    api: Literal["completions", "chat"] = Field(
+        default="completions",
+        description="completions: prompts are rendered and calls parsed here, as in training; chat: by the server.",
+    )
+    key_env: str = Field(default="", description="Environment variable with the API key; '': none is sent.")
+    at_once: int = Field(default=16, ge=1, le=1024, description="Most requests at a time.")
+    timeout_s: float = Field(default=120.0, gt=0, description="Seconds that an answer may take.")
+    retries: int = Field(
+        default=6, ge=0, le=20, description="Times that a request is repeated, waiting twice as long each time."
+    )
+    agreement: int = Field(
+        default=0,
+        ge=0,
+        description="Prompts on which the candidate's greedy answers are compared with those of transformers in this "
+        "process; 0: none.",
+    )
 
 
 class EvalConfig(Section):
@@ -64,6 +100,15 @@ class EvalConfig(Section):
     max_new_tokens: int = Field(default=96, ge=1, description="Longest generated action in tokens.")
     batch_size: int = Field(default=8, ge=1, description="Prompts generated or scored together.")
     seed: int = Field(default=0, ge=0, description="Seed of everything sampled.")
+    endpoint: str = Field(
+        default="",
+        description="OpenAI-compatible server that answers for the policies, http://localhost:8000/v1 say; '': a "
+        "model in this process.",
+    )
+    endpoint_hosts: list[str] = Field(
+        default=[], description="Hosts other than this machine that `endpoint` may name: prompts are sent there."
+    )
+    server: ServerConfig = ServerConfig()
     slices: list[SliceRule] = Field(default=[], description="Declared slices, in addition to those that are found.")
     user_tiers: str = Field(default="", description="CSV file with the columns user and tier, for slices by tier.")
     cases: str = Field(default="evals/*.jsonl", description="Files with the project's own cases, a pattern.")
@@ -78,6 +123,36 @@ class EvalConfig(Section):
         if PurePath(value).is_absolute() or ".." in PurePath(value).parts or not value:
             raise PydanticCustomError("outside", "must be a pattern of files within the project, evals/*.jsonl say")
         return value
+
+    @model_validator(mode="after")
+    def _is_sent_to_a_named_host(self) -> Self:
+        """Refuse an address of another machine that the configuration does not allow by name."""
+        if not self.endpoint:
+            return self
+        try:
+            parts = urllib.parse.urlsplit(self.endpoint)
+            host, _ = parts.hostname or "", parts.port
+        except ValueError:
+            host = ""
+        if not host or parts.scheme not in {"http", "https"} or parts.username or parts.query or parts.fragment:
+            raise PydanticCustomError("address", "eval.endpoint must be an address like http://localhost:8000/v1")
+        if not _is_local(host) and host not in {name.lower() for name in self.endpoint_hosts}:
+            raise PydanticCustomError(
+                "host", "eval.endpoint sends prompts to another machine; allow it with endpoint_hosts = ['{host}']",
+                {"host": host},
+            )  # fmt: skip
+        return self
+
+
+def _is_local(host: str) -> bool:
+    """Return whether a host is this machine, by its name or as a loopback address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+ASKED_BY = frozenset({"endpoint", "endpoint_hosts", "server"})  # who answers; not what is asked
 
 
 class GateConfig(Section):

@@ -269,6 +269,13 @@ class ChatFormat:
         """Return messages of text alone in flywheel's own rendering, tools in the system message, calls as text."""
         return _plain_chat(_defused(list(messages), self._control), _defused(tools, self._control))
 
+    def api_messages(self, messages: Messages, tools: Tools) -> tuple[list[dict[str, Any]], Tools]:
+        """Return messages and tools as OpenAI's chat API takes them, such that the template renders them as here."""
+        messages, tools = _defused(list(messages), self._control), _defused(tools, self._control)
+        if not self.native_tools:
+            return list(_plain_chat(messages, tools)), None
+        return [native_message(message, as_text=True) for message in messages], tools
+
     def conversation(self, messages: Messages, tools: Tools) -> str:
         """Return the text of a conversation that ends with its last message."""
         return self._render(messages, tools, generation_prompt=False)
@@ -329,4 +336,9 @@ def parse_completion(text: str, tools: Tools, clean: Callable[[str], str] = str)
         message["reasoning"] = thought
     if calls:
         message["tool_calls"] = calls
-    return Generation(text=text, message=message, well_formed=bool(calls) and all(_fits(c, tools) for c in calls))
+    return Generation(text=text, message=message, well_formed=well_formed(calls, tools))
+
+
+def well_formed(calls: Sequence[Mapping[str, Any]], tools: Tools) -> bool:
+    """Return whether there is a call, and each names a known tool with its required arguments and no unknown ones."""
+    return bool(calls) and all(_fits(call, tools) for call in calls)

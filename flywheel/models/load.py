@@ -210,7 +210,8 @@ def _dequantise(gguf: Path, folder: Path) -> None:
         tokenizer.save_pretrained(partial)
 
 
-def _folder(cfg: ModelConfig) -> Path:
+def base_folder(cfg: ModelConfig) -> Path:
+    """Return the base model as a folder of transformers; a GGUF file is dequantised on first use."""
     info = base_identity(cfg)
     return _dequantised(info) if info.is_gguf else info.path
 
@@ -231,7 +232,7 @@ def seen_from(cfg: ModelConfig, folder: Path) -> str:
     """
     if is_of_hub(cfg) or (Path(cfg.base).is_absolute() and Path(cfg.base).suffix != ".gguf"):
         return cfg.base
-    return os.path.relpath(_folder(cfg).resolve(), folder.resolve())
+    return os.path.relpath(base_folder(cfg).resolve(), folder.resolve())
 
 
 @contextlib.contextmanager
@@ -271,7 +272,7 @@ def load_tokenizer(cfg: ModelConfig) -> PreTrainedTokenizerBase:
 
     quiet()
     with _named(cfg):
-        tokenizer = AutoTokenizer.from_pretrained(str(_folder(cfg)), trust_remote_code=False, local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(str(base_folder(cfg)), trust_remote_code=False, local_files_only=True)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
@@ -308,7 +309,7 @@ def load_base(cfg: ModelConfig, *, on_host: bool = False) -> PreTrainedModel:
     dtype: torch.dtype = getattr(torch, weights_type(cfg))
     with _named(cfg):
         model, info = AutoModelForCausalLM.from_pretrained(
-            str(_folder(cfg)), dtype=dtype, trust_remote_code=False, use_safetensors=True, local_files_only=True,
+            str(base_folder(cfg)), dtype=dtype, trust_remote_code=False, use_safetensors=True, local_files_only=True,
             output_loading_info=True, ignore_mismatched_sizes=True,
         )  # fmt: skip
     _require_whole(info, cfg.base)

@@ -6,17 +6,17 @@
 from __future__ import annotations
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from flywheel.config import EvalConfig, ModelConfig
 from flywheel.extensions import Drift, Generation
 from flywheel.models.chat import ChatFormat
 from flywheel.models.load import base_identity, load_base, load_tokenizer, require_safetensors
-from flywheel.models.memory import Memory
-from flywheel.models.scoring import Batches, Draw
+from flywheel.models.scoring import Batches, Draw, Watch
 
 if TYPE_CHECKING:
     import torch
@@ -28,13 +28,15 @@ ToolLists = Sequence[list[dict[str, Any]] | None]
 _AT_ONCE = 128  # positions whose distributions over the vocabulary are held at a time
 
 
-class PolicySet:
-    """One base model in memory and the policies that share it.
+class Policies(ABC):
+    """A base model and its adapters, wherever they run: what they share is the tokenizer and the chat template.
 
     Args:
         model: the base model's configuration.
         evaluation: batch size and seed.
     """
+
+    watch: Watch  # gets how many answers or scores are done, and of how many
 
     def __init__(self, model: ModelConfig, evaluation: EvalConfig) -> None:
         self.config = evaluation
@@ -42,17 +44,10 @@ class PolicySet:
         self.tokenizer.padding_side = "left"
         self.chat = ChatFormat(self.tokenizer)
         self.base_sha256 = base_identity(model).sha256
-        self._model: Any = load_base(model)
-        self.window = int(getattr(self._model.config, "max_position_embeddings", 0) or 0)
-        self._adapters: dict[str, str] = {}
-        self.batches = Batches(evaluation.batch_size, self.tokenizer.pad_token_id, self.tokenizer.eos_token_id)
+        self.window = 0
 
-    def ids(self, text: str) -> list[int]:
-        """Return a rendered text's tokens."""
-        ids: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
-        return ids
-
-    def policy(self, adapter: Path | None, name: str, sha256: str = "") -> HFPolicy:
+    @abstractmethod
+    def policy(self, adapter: Path | None, name: str, sha256: str = "") -> TextPolicy:
         """Return the base model with an adapter folder, or the plain base.
 
         Args:
@@ -60,6 +55,45 @@ class PolicySet:
             name: how people name it.
             sha256: hash of the adapter's weights; '' for the base.
         """
+
+    def ids(self, text: str) -> list[int]:
+        """Return a rendered text's tokens."""
+        ids: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        return ids
+
+    def close(self) -> None:  # noqa: B027 - what is in this process goes with its object
+        """Give back what was taken."""
+
+    def __enter__(self) -> Self:
+        """Return this."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give back what was taken."""
+        self.close()
+
+
+class PolicySet(Policies):
+    """One base model in memory and the policies that share it."""
+
+    def __init__(self, model: ModelConfig, evaluation: EvalConfig) -> None:
+        super().__init__(model, evaluation)
+        self._model: Any = load_base(model)
+        self.window = int(getattr(self._model.config, "max_position_embeddings", 0) or 0)
+        self._adapters: dict[str, str] = {}
+        self.batches = Batches(evaluation.batch_size, self.tokenizer.pad_token_id, self.tokenizer.eos_token_id)
+
+    @property
+    def watch(self) -> Watch:
+        """What gets how far it is."""
+        return self.batches.watch
+
+    @watch.setter
+    def watch(self, watch: Watch) -> None:
+        self.batches.watch = watch
+
+    def policy(self, adapter: Path | None, name: str, sha256: str = "") -> HFPolicy:
+        """Return the base model with an adapter folder, or the plain base."""
         return HFPolicy(self, adapter, name, sha256 or self.base_sha256)
 
     @contextlib.contextmanager
@@ -88,34 +122,41 @@ class PolicySet:
         return self._adapters[key]
 
 
-class HFPolicy:
-    """One policy of a `PolicySet`; implements `flywheel.extensions.Policy`."""
+class TextPolicy(ABC):
+    """One policy, as far as tokenizer and template go; who answers is its kind."""
 
-    def __init__(
-        self, owner: PolicySet, adapter: Path | None, name: str, sha256: str, draw: Draw | None = None
-    ) -> None:
+    no_log_probs = ""  # why it gives no log-probabilities of a prompt's tokens; '' where it does
+
+    def __init__(self, owner: Policies, name: str, sha256: str) -> None:
         self.name = name
         self.sha256 = sha256
         self.wrote = False  # whether it was ever asked for an action
-        self._set = owner
-        self._adapter = adapter
-        self._draw = draw
-        self._memory = Memory()  # its own, so that what it writes depends on what it was asked before alone
+        self._owner = owner
 
-    def drawing(self, draw: Draw) -> HFPolicy:
+    @abstractmethod
+    def drawing(self, draw: Draw) -> TextPolicy:
         """Return the same policy, with actions sampled instead of greedy."""
-        return HFPolicy(self._set, self._adapter, self.name, self.sha256, draw)
+
+    @abstractmethod
+    def generate(self, prompts: Prompts, tools: ToolLists, *, max_new_tokens: int) -> list[Generation]:
+        """Return the next action after each prompt, in order: the greedy one, or one that is sampled."""
+
+    @abstractmethod
+    def log_prob(
+        self, prompts: Prompts, tools: ToolLists, completions: Sequence[dict[str, Any]], *, temperature: float = 1.0
+    ) -> list[tuple[float, int]]:
+        """Return (sum of log-probabilities in nats, number of tokens) of each completion's tokens, in order."""
 
     @property
     def window(self) -> int:
         """Most tokens that the model can read; 0 when its configuration does not say."""
-        return self._set.window
+        return self._owner.window
 
     def lengths(
         self, prompts: Prompts, tools: ToolLists, completions: Sequence[dict[str, Any]] | None = None
     ) -> list[int]:
         """Return the tokens of each prompt, with its completion where given."""
-        chat, tokenizer = self._set.chat, self._set.tokenizer
+        chat, tokenizer = self._owner.chat, self._owner.tokenizer
         texts = [chat.prompt(p, t) for p, t in zip(prompts, tools, strict=True)]
         if completions is not None:
             after = zip(prompts, tools, completions, strict=True)
@@ -126,8 +167,24 @@ class HFPolicy:
         self, prompts: Prompts, tools: ToolLists, completions: Sequence[dict[str, Any]]
     ) -> list[list[int]]:
         """Return the tokens of each completion after its prompt: those that `log_prob` scores."""
-        chat, ids = self._set.chat, self._set.ids
+        chat, ids = self._owner.chat, self._owner.ids
         return [ids(chat.completion(p, t, c)) for p, t, c in zip(prompts, tools, completions, strict=True)]
+
+
+class HFPolicy(TextPolicy):
+    """One policy of a `PolicySet`; implements `flywheel.extensions.Policy`."""
+
+    def __init__(
+        self, owner: PolicySet, adapter: Path | None, name: str, sha256: str, draw: Draw | None = None
+    ) -> None:
+        super().__init__(owner, name, sha256)
+        self._set = owner
+        self._adapter = adapter
+        self._draw = draw
+
+    def drawing(self, draw: Draw) -> HFPolicy:
+        """Return the same policy, with actions sampled instead of greedy."""
+        return HFPolicy(self._set, self._adapter, self.name, self.sha256, draw)
 
     def drifts(self, texts: Sequence[str]) -> list[Drift]:
         """Return how far the policy is from its base on each text."""
@@ -141,9 +198,11 @@ class HFPolicy:
         chat, tokenizer = self._set.chat, self._set.tokenizer
         asked = [self._set.ids(chat.prompt(p, t)) for p, t in zip(prompts, tools, strict=True)]
         with self._set.active(self._adapter) as model, torch.inference_mode():
-            written = self._set.batches.written(model, asked, max_new_tokens, self._draw, self._memory)
-        answers = zip(written, tokenizer.batch_decode(written), tools, strict=True)
-        return [replace(chat.parse(t.split(tokenizer.eos_token, 1)[0], o), tokens=len(w)) for w, t, o in answers]
+            written = self._set.batches.written(model, asked, max_new_tokens, self._draw)
+        end, answers = tokenizer.eos_token_id, zip(written, tokenizer.batch_decode(written), tools, strict=True)
+        return [
+            replace(chat.parse(t.split(tokenizer.eos_token, 1)[0], o), tokens=_tokens(w, end)) for w, t, o in answers
+        ]
 
     def log_prob(
         self,
@@ -171,6 +230,11 @@ class HFPolicy:
         with self._set.active(self._adapter) as model, torch.inference_mode():
             scores = self._set.batches.log_probs(model, rows, temperature)
         return [(score, len(after)) for score, (_, after) in zip(scores, rows, strict=True)]
+
+
+def _tokens(ids: Sequence[int], end: int) -> int:
+    """Return how many tokens were written, the end of the turn included."""
+    return ids.index(end) + 1 if end in ids else len(ids)
 
 
 def _drifts(owner: PolicySet, adapter: Path | None, texts: Sequence[str]) -> list[Drift]:

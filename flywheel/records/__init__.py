@@ -50,6 +50,7 @@ from flywheel.records.race import Race, RaceCandidate, RaceHeat
 from flywheel.records.replay import Fixture, ReplayScenario
 from flywheel.records.rounds import (
     FRESH,
+    Agreement,
     BaselineRow,
     CaseGap,
     DataCard,
@@ -63,6 +64,7 @@ from flywheel.records.rounds import (
     Promotion,
     RoundManifest,
     RuleResult,
+    ServedBy,
     Verdict,
 )
 from flywheel.records.token_rows import TokenRow
@@ -76,6 +78,7 @@ __all__ = [
     "TABLES",
     "TRAINED_TABLES",
     "ActionValue",
+    "Agreement",
     "Alternative",
     "Asked",
     "BaselineRow",
@@ -129,6 +132,7 @@ __all__ = [
     "RoundManifest",
     "Row",
     "RuleResult",
+    "ServedBy",
     "Split",
     "Step",
     "StopReason",

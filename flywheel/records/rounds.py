@@ -237,6 +237,35 @@ class CaseGap(Record):
     names: list[str] = Field(description="The first of them, by the source's name of the task or the case's id.")
 
 
+class Agreement(Record):
+    """Greedy answers of the server and of transformers in this process, the candidate's, on the same prompts."""
+
+    prompts: int = Field(ge=0)
+    same: int = Field(ge=0, description="Of them those with the same answer: text and calls.")
+    same_calls: int = Field(ge=0, description="Of them those with the same tool calls, whatever the text.")
+
+
+class ServedBy(Record):
+    """The server that answered for the policies."""
+
+    kind: str = Field(description="vllm, sglang, llama.cpp, transformers or openai.")
+    version: str = Field(default="", description="As the server gives it; '' where it does not.")
+    endpoint: str = Field(description="Its address.")
+    model: str = Field(description="The base model's name there.")
+    api: str = Field(description="completions: rendered and parsed here; chat: by the server.")
+    candidate: str = Field(description="The candidate's name there; of an adapter that was loaded, by its hash.")
+    baseline: str = Field(description="The baseline's.")
+    base_sha256: str = Field(description="Weights, tokenizer and chat template here, by which prompts were rendered.")
+    samples: int = Field(ge=1, description="Attempts at a case; 1 is the greedy one.")
+    temperature: float = Field(description="Of sampled attempts; 0 where answers are greedy.")
+    max_new_tokens: int = Field(ge=1)
+    other_rendering: bool = Field(
+        default=False,
+        description="Whether its template made other tokens of a prompt than the base model's here; chat only.",
+    )
+    agreement: Agreement | None = Field(default=None, description="null where it was not measured.")
+
+
 class EvalReport(Document):
     """One round compared with another on cases that no training row touched; or two policies, from their logs."""
 
@@ -273,6 +302,9 @@ class EvalReport(Document):
         default=None, description="All looks at this candidate on the primary metric; null where nothing was paired."
     )
     protocol_sha256: str = Field(default="", description="Suites, slices and rules that it was evaluated by.")
+    served: ServedBy | None = Field(
+        default=None, description="The server that answered; null for the model in flywheel's own process."
+    )
     seed: int = 0
     timings_s: dict[str, float] = Field(default_factory=dict)
 

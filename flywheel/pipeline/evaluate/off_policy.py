@@ -15,7 +15,7 @@ from typing import Literal
 
 import polars as pl
 
-from flywheel.errors import TemplateError
+from flywheel.errors import LikelihoodError, TemplateError
 from flywheel.extensions import Holdout
 from flywheel.pipeline.context import Context, served_rounds
 from flywheel.pipeline.evaluate.logged_attempts import action_kind, held_out, scored_sides
@@ -81,7 +81,7 @@ def off_policy_rows(
             if not sources.reason:
                 estimates = _estimated(ctx, scorer, chosen, attempts, rounds)
                 return [e for target, number in zip(_TARGETS, sides, strict=True) for e in estimates(target, number)]
-        except TemplateError as error:  # it may refuse a logged conversation, and no estimate fails an evaluation
+        except (TemplateError, LikelihoodError) as error:  # no estimate fails an evaluation
             reasons = [f"the policies could not be asked: {error.message}"]
     return [as_record(e, target) for target in _TARGETS for e in refusals(sources, reasons)]
 

@@ -1,8 +1,8 @@
 """What a round is evaluated and decided by, fixed when it is trained: nothing is chosen after its scores are seen.
 
 The manifest keeps the protocol: suites in order, the project's own cases by hash, slices, the sampling of actions,
-`[gate]`, the base model, and the code of rules and suites that are files of the project. A round without one (of an
-older version) takes what the configuration holds when it is first evaluated.
+`[gate]`, the base model, whether a server answers, and the code of rules and suites that are files of the project. A
+round without one (of an older version) takes what the configuration holds when it is first evaluated.
 """
 
 from __future__ import annotations
@@ -28,13 +28,22 @@ def protocol_of(ctx: Context, suites: Sequence[Suite] | None = None) -> dict[str
     drawn_by = _DRAWN_BY if ctx.config.eval.samples > 1 else ()
     evaluation = ctx.config.eval.model_dump(mode="json", include={*_SCORED_BY, *drawn_by})
     own_code = code_of(ctx, [*ctx.config.gate.rules, *(suite.name for suite in chosen)])
-    return {
-        "suites": [{"name": s.name, "cases": s.depends_on if s.fixed else ""} for s in chosen],
-        "eval": evaluation,
-        "gate": ctx.config.gate.model_dump(mode="json"),
-        "holdout": ctx.config.episodes.holdout_share,
-        "model": base_identity(ctx.config.model).sha256,
-    } | ({"code": own_code} if own_code else {})
+    return (
+        {
+            "suites": [{"name": s.name, "cases": s.depends_on if s.fixed else ""} for s in chosen],
+            "eval": evaluation,
+            "gate": ctx.config.gate.model_dump(mode="json"),
+            "holdout": ctx.config.episodes.holdout_share,
+            "model": base_identity(ctx.config.model).sha256,
+        }
+        | ({"code": own_code} if own_code else {})
+        | _answers(ctx)
+    )
+
+
+def _answers(ctx: Context) -> dict[str, Any]:
+    """Return how a server answers; nothing for the model in this process, as in older versions."""
+    return {"answers": {"server": ctx.config.eval.server.api}} if ctx.config.eval.endpoint else {}
 
 
 def code_of(ctx: Context, names: Iterable[str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ cases; scores are cached, so a repeated `eval` without new logs adds nothing and
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Mapping, Sequence
@@ -35,6 +36,7 @@ from flywheel.pipeline.evaluate.looks import (
 from flywheel.pipeline.evaluate.off_policy import off_policy_rows
 from flywheel.pipeline.evaluate.protocol import as_registered, protocol_of, registered, registered_suites, sha256_of
 from flywheel.pipeline.evaluate.scorer import PolicyScorer
+from flywheel.pipeline.evaluate.served import served_by
 from flywheel.pipeline.evaluate.suites import Suite, chosen_suites
 from flywheel.records import EvalReport, LedgerEntry, RoundManifest, content_id
 from flywheel.registry.candidates import Candidate
@@ -128,8 +130,17 @@ def evaluate(
         )
     protocol = as_registered(protocol_of(ctx, chosen), manifest)
     candidate = _registered(ctx, manifest, against_round, protocol)
-    scorer, sides = PolicyScorer(ctx, holdout), (number, against_round)
-    scores, candidate = _look(ctx, scorer, candidate, chosen, sides)
+    sides = (number, against_round)
+    with contextlib.closing(PolicyScorer(ctx, holdout)) as scorer:
+        scores, candidate = _look(ctx, scorer, candidate, chosen, sides)
+        update = {
+            "evidence": evidence_of(candidate),
+            "protocol_sha256": candidate.registered.protocol_sha256,
+            "rivals": baseline_rows(ctx, scorer, chosen, scores["candidate"], against_round),
+            "failed": _failed(chosen, scores["candidate"]),
+            "off_policy": off_policy_rows(ctx, scorer, holdout, sides),
+            "served": served_by(ctx, scorer, holdout, sides),
+        }
     report = build_report(
         candidate=scores["candidate"],
         baseline=scores["baseline"],
@@ -142,17 +153,8 @@ def evaluate(
         known=candidate.known,
         standings=standings(ctx.config.eval.slices),
         seed=ctx.config.eval.seed,
-    )
+    ).model_copy(update=update)
     stored = ctx.registry.report(number)
-    report = report.model_copy(
-        update={
-            "evidence": evidence_of(candidate),
-            "protocol_sha256": candidate.registered.protocol_sha256,
-            "rivals": baseline_rows(ctx, scorer, chosen, scores["candidate"], against_round),
-            "failed": _failed(chosen, scores["candidate"]),
-            "off_policy": off_policy_rows(ctx, scorer, holdout, sides),
-        }
-    )
     report = _with_leaks(ctx, report, chosen)
     if stored is not None and stored.model_copy(update={"timings_s": {}}) == report:
         ctx.registry.candidates.reported(candidate, ctx.registry.report_sha256(number))

@@ -15,9 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flywheel.config import EvalConfig
+from flywheel.config.evaluation import ASKED_BY
 from flywheel.extensions import CaseScore, Holdout, Policy
 from flywheel.models.load import base_identity, weights_type
 from flywheel.models.scoring import Draw
+from flywheel.models.served.servers import adapter_name
+from flywheel.pipeline.answering import answerer, policies
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.suites import Suite
 from flywheel.present import round_name, the_round
@@ -27,11 +30,14 @@ from flywheel.stages.evaluate.few_shot import FewShot
 from flywheel.stages.evaluate.window import fits
 
 if TYPE_CHECKING:
-    from flywheel.models.policy import HFPolicy, PolicySet
+    from flywheel.models.policy import PolicySet, TextPolicy
+    from flywheel.models.served.policy import ServedSet
     from flywheel.stages.evaluate.window import Ask
 
 # Settings of what is scored, which do not change a score.
-_NO_MATTER = {"suites", "slices", "user_tiers", "baselines", "baseline_cases", "few_shot", "off_policy_cases"}
+_NO_MATTER = {
+    "suites", "slices", "user_tiers", "baselines", "baseline_cases", "few_shot", "off_policy_cases", *ASKED_BY,
+}  # fmt: skip
 
 
 class Side(NamedTuple):
@@ -57,8 +63,9 @@ class PolicyScorer:
         self._ctx = ctx
         self._base_sha256 = base_identity(ctx.config.model).sha256
         self._task = ""
-        self._policies: PolicySet | None = None
+        self._policies: PolicySet | ServedSet | None = None
         self._adapters: dict[int | None, Path | None] = {}  # whose files were checked
+        self._answerer = answerer(ctx)
         self._holdout_sha256 = holdout_sha256(holdout)
 
     def cases_sha256(self, suites: Sequence[Suite], cfg: EvalConfig | None = None) -> str:
@@ -68,7 +75,8 @@ class PolicyScorer:
         evaluators = [(s.name, s.version, s.depends_on) for s in suites]
         held_out = "" if all(s.fixed for s in suites) else self._holdout_sha256
         replay = self._ctx.config.replay.model_dump(mode="json")
-        return content_id(held_out, evaluators, settings, replay, weights_type(self._ctx.config.model))
+        answered_by = weights_type(self._ctx.config.model), *self._answerer
+        return content_id(held_out, evaluators, settings, replay, *answered_by)
 
     def offer(self, holdout: Holdout) -> None:
         """Score on these held-out tables from now on."""
@@ -116,7 +124,7 @@ class PolicyScorer:
         def seen(drawing: Policy) -> Policy:
             return FewShot(drawing, side.name, side.examples) if side.examples else drawing
 
-        return attempted_scores(self._plain(side.number), suite, self.holdout, cfg, seen)
+        return attempted_scores(self.policy(side.number), suite, self.holdout, cfg, seen)
 
     def log_probs(self, number: int | None, asks: Sequence[Ask], temperature: float) -> list[float | None]:
         """Return the log-probability of each completion to a round or the base, in nats; None where it is too long."""
@@ -126,7 +134,7 @@ class PolicyScorer:
         if log_probs is None:
             self._task = f"scoring {the_round(number)} on logged actions"
             self._ctx.say(self._task)
-            policy = self._plain(number)
+            policy = self.policy(number)
             able = fits(policy, asks, 0)
             fitting = [ask for ask, fit in zip(asks, able, strict=True) if fit]
             scores = iter(policy.log_prob(*_columns(fitting), temperature=temperature))
@@ -139,29 +147,58 @@ class PolicyScorer:
         key = content_id(*self._asks_id(asks))
         tokens: list[list[int]] | None = self._ctx.store.cached("tokens", key)
         if tokens is None:
-            tokens = self._plain(None).completion_ids(*_columns(asks))
+            tokens = self.policy(None).completion_ids(*_columns(asks))
             self._ctx.store.cache("tokens", key, tokens)
         return tokens
 
     def _asks_id(self, asks: Sequence[Ask]) -> tuple[object, ...]:
-        return "asked", self._base_sha256, weights_type(self._ctx.config.model), [list(ask) for ask in asks]
+        weights = weights_type(self._ctx.config.model)
+        return "asked", self._base_sha256, weights, [list(ask) for ask in asks], *self._answerer
 
     def _adapter_sha256(self, number: int | None) -> str:
         return self._ctx.registry.manifest(number).adapter_sha256 if number is not None else ""
 
-    def _plain(self, number: int | None) -> HFPolicy:
-        if self._policies is None:
-            from flywheel.models.policy import PolicySet
+    @property
+    def identity(self) -> dict[str, str] | None:
+        """Who answers, where it is a server."""
+        return self._answerer[0] if self._answerer else None
 
-            self._policies = PolicySet(self._ctx.config.model, self._ctx.config.eval)
-            self._policies.batches.watch = lambda done, of: self._ctx.progress(self._task, done, of)
+    def name_on_server(self, number: int | None) -> str:
+        """Return the name that a policy has, or had, on the server."""
+        if number is None:
+            return str(self._answerer[0]["model"])
+        known = self._answerer[0].get(round_name(number))
+        return known or adapter_name(self._adapter_sha256(number))
+
+    def other_rendering(self, sides: Sequence[int | None]) -> bool:
+        """Return whether the server's template ever made other tokens of a prompt of these policies."""
+        store, otherwise = self._ctx.store, getattr(self._policies, "rendered_otherwise", ())
+        noted = False
+        for side in sides:
+            sha256 = self._adapter_sha256(side) or self._base_sha256
+            key = content_id("rendered otherwise", self._answerer, sha256)
+            if sha256 in otherwise and store.cached("answers", key) is None:
+                store.cache("answers", key, True)
+            noted |= store.cached("answers", key) is not None
+        return noted
+
+    def close(self) -> None:
+        """Give back what was taken, adapters that were loaded on a server among it."""
+        if self._policies is not None:
+            self._policies.close()
+
+    def policy(self, number: int | None) -> TextPolicy:
+        """Return a round, or the base."""
+        if self._policies is None:
+            self._policies = policies(self._ctx)
+            self._policies.watch = lambda done, of: self._ctx.progress(self._task, done, of)
         if number not in self._adapters:
             self._adapters[number] = self._ctx.registry.sound_adapter(number)
         return self._policies.policy(self._adapters[number], round_name(number), self._adapter_sha256(number))
 
 
 def attempted_scores(
-    plain: HFPolicy, suite: Suite, holdout: Holdout, cfg: EvalConfig, seen: Callable[[Policy], Policy] = lambda p: p
+    plain: TextPolicy, suite: Suite, holdout: Holdout, cfg: EvalConfig, seen: Callable[[Policy], Policy] = lambda p: p
 ) -> list[CaseScore]:
     """Return scores of greedy answers, or means of sampled ones; a suite that asks for no answer is run once.
 

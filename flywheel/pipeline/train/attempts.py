@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from flywheel.extensions import list_extensions, load_extension
 from flywheel.funnel import Funnel
 from flywheel.io.files import read_rows
 from flywheel.models.load import base_identity, weights_type
-from flywheel.models.policy import PolicySet
+from flywheel.pipeline.answering import answerer, policies
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.protocol import code_of
@@ -126,26 +127,29 @@ def _opened(world: Any, prompt: str, tools: str | None) -> Place:
 def _sampled(ctx: Context, champion: int, tasks: Sequence[_Task], funnel: Funnel) -> Iterator[Row]:
     """Yield the rows of the attempts that are kept, task by task."""
     adapter, cfg = ctx.registry.sound_adapter(champion), ctx.config
-    policy = cache(lambda: PolicySet(cfg.model, cfg.eval).policy(adapter, "attempts"))
     sha256 = ctx.registry.manifest(champion).adapter_sha256
     settings = [cfg.train.attempts, cfg.train.seed, cfg.train.world, cfg.replay.model_dump(mode="json")]
     settings += [sha256, weights_type(cfg.model), cfg.eval.max_new_tokens, cfg.eval.batch_size]
     installed = [f"{e.distribution} {e.version}" for e in list_extensions("worlds") if e.name == cfg.train.world]
-    settings += [code_of(ctx, [cfg.train.world]), installed, base_identity(cfg.model).sha256]
-    text = f"{round_name(champion)} attempts training tasks"
-    for start in range(0, len(tasks), _TOGETHER):
-        some = tasks[start : start + _TOGETHER]
-        shown = [[task.id, canonical_json([task.place.prompt, task.place.tools])] for task in some]
-        key = content_id("attempts", 1, canonical_json([settings, shown]))
-        tried = ctx.store.cached("attempts", key)
-        if tried is None:
-            if not start:
-                ctx.say(f"{text} ({len(tasks):,} tasks, {cfg.train.attempts} attempts each)")
-            tried = [list(map(list, one)) for one in sample(policy(), cfg, [t.place for t in some], cfg.train.attempts)]
-            ctx.store.cache("attempts", key, tried)
-            ctx.progress(text, start + len(some), len(tasks))
-        for task, attempts in zip(some, tried, strict=True):
-            yield from _kept(task, attempts, champion, funnel)
+    settings += [code_of(ctx, [cfg.train.world]), installed, base_identity(cfg.model).sha256, *answerer(ctx)]
+    name = round_name(champion)
+    text = f"{name} attempts training tasks"
+    with ExitStack() as opened:
+        policy = cache(lambda: opened.enter_context(policies(ctx)).policy(adapter, name, sha256))
+        for start in range(0, len(tasks), _TOGETHER):
+            some = tasks[start : start + _TOGETHER]
+            shown = [[task.id, canonical_json([task.place.prompt, task.place.tools])] for task in some]
+            key = content_id("attempts", 1, canonical_json([settings, shown]))
+            tried = ctx.store.cached("attempts", key)
+            if tried is None:
+                if not start:
+                    ctx.say(f"{text} ({len(tasks):,} tasks, {cfg.train.attempts} attempts each)")
+                places = [task.place for task in some]
+                tried = [list(map(list, one)) for one in sample(policy(), cfg, places, cfg.train.attempts)]
+                ctx.store.cache("attempts", key, tried)
+                ctx.progress(text, start + len(some), len(tasks))
+            for task, attempts in zip(some, tried, strict=True):
+                yield from _kept(task, attempts, champion, funnel)
 
 
 def _kept(task: _Task, attempts: Sequence[Any], champion: int, funnel: Funnel) -> Iterator[Row]:

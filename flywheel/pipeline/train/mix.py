@@ -14,11 +14,12 @@ from typing import Any
 from flywheel.io.files import read_rows
 from flywheel.io.user_files import matching_files
 from flywheel.models.load import weights_type
+from flywheel.pipeline.answering import answerer
 from flywheel.pipeline.context import Context
 from flywheel.present import round_name
 from flywheel.records import canonical_json, content_id
 from flywheel.registry.registry import DATASET
-from flywheel.stages.evaluate.probe import own_actions
+from flywheel.stages.evaluate.probe import StartPolicy, own_actions
 from flywheel.stages.selection.mix import Before, chance
 
 MOST_REPLAYED = 512  # attempts at older rows a round: each is generated
@@ -80,11 +81,13 @@ def replayed(ctx: Context, parent: int | None, rows: list[Row]) -> list[Row]:
         weights_type(ctx.config.model),
         cfg.max_new_tokens,
         canonical_json([list(one) for one in asked]),
+        *answerer(ctx),
     )
     actions = ctx.store.cached("probe", key)
     if actions is None:
         ctx.say(f"asking {round_name(parent)} for its own actions in {len(tried)} rows of earlier rounds")
-        actions = own_actions(ctx.config, ctx.registry.sound_adapter(parent), asked)
+        start = StartPolicy(ctx.registry.sound_adapter(parent), round_name(parent), sha256)
+        actions = own_actions(ctx.config, start, asked)
         ctx.store.cache("probe", key, actions)
     own = {row["id"]: message for row, message in zip(tried, actions, strict=True) if message is not None}
     return [{**r, "completion": [own[r["id"]]], "mix": "replayed"} if r["id"] in own else r for r in rows]

@@ -13,6 +13,7 @@ from flywheel.config.files import REMOVED
 from flywheel.errors import UsageError
 from flywheel.io import files
 from flywheel.models.load import base_identity, weights_type
+from flywheel.pipeline.answering import answerer
 from flywheel.pipeline.build.registry import stage_of
 from flywheel.pipeline.build.run import changes
 from flywheel.pipeline.context import Context
@@ -25,10 +26,10 @@ from flywheel.pipeline.train.race.development import Development, find_developme
 from flywheel.pipeline.train.race.entrants import Start, open_race
 from flywheel.pipeline.train.race.run import Racing
 from flywheel.pipeline.train.rows import RoundRows
-from flywheel.present import the_round
+from flywheel.present import round_name, the_round
 from flywheel.records import METHODS, Method, Plan, Race, canonical_json, content_id
 from flywheel.records.methods import EXAMPLES, SCENARIOS, Dataset
-from flywheel.stages.evaluate.probe import well_formed
+from flywheel.stages.evaluate.probe import StartPolicy, well_formed
 from flywheel.stages.selection.method import MethodChoice, choose_method
 
 Row = dict[str, Any]
@@ -175,13 +176,13 @@ def _well_formed_rate(ctx: Context, parent: int | None, demonstrations: Sequence
     probe = _probe(calling, ctx.config.train.probe_prompts)
     base = base_identity(ctx.config.model).sha256
     settings = (ctx.config.eval.max_new_tokens, weights_type(ctx.config.model), ctx.config.train.cold_start_below)
-    key = content_id("well formed", base, sha256, probe, *settings)
+    key = content_id("well formed", base, sha256, probe, *settings, *answerer(ctx))
     cached = ctx.store.cached("probe", key)
     if cached is None:
         text = f"measuring how often {the_round(parent)} makes a well-formed call"
         ctx.say(f"{text} (at most {len(probe)} prompts)")
-        adapter = ctx.registry.sound_adapter(parent)
-        cached = well_formed(ctx.config, adapter, probe, lambda done, of: ctx.progress(text, done, of))
+        start = StartPolicy(ctx.registry.sound_adapter(parent), round_name(parent), sha256)
+        cached = well_formed(ctx.config, start, probe, lambda done, of: ctx.progress(text, done, of))
         ctx.store.cache("probe", key, list(cached))
     good, tried = cached
     return float(good / tried)

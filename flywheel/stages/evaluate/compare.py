@@ -57,7 +57,7 @@ def compare(  # noqa: PLR0913 - two sides, and how they are compared
     Raises:
         EvalError: a case is scored twice, or a score does not fit its metric.
     """
-    measures = measure_rows(candidate, baseline, suite)
+    measures, unmeasured = measure_rows(candidate, baseline, suite), _unmeasured(candidate, suite)
     candidate, baseline = ([s for s in scores if not s.unit] for scores in (candidate, baseline))
     ours, theirs = _by_metric(candidate, suite), _by_metric(baseline, suite)
     names = sorted(ours.keys() | theirs.keys())
@@ -82,7 +82,7 @@ def compare(  # noqa: PLR0913 - two sides, and how they are compared
     binary = [p for p in heads if p.candidate.binary]
     return Comparison(
         metrics=rows,
-        coverage=coverage or {f"{suite}: offered": 0, f"{suite}: scored": 0},
+        coverage=coverage or unmeasured or {f"{suite}: offered": 0, f"{suite}: scored": 0},
         wins=[p.candidate.case_id for p in binary if p.difference > 0],
         regressions=[p.candidate.case_id for p in binary if p.difference < 0],
         measures=measures,
@@ -141,6 +141,12 @@ def _coverage(ours: Scores, theirs: Scores, suite: str, metric: str) -> dict[str
     counts = {f"{suite}: offered": len(offered), f"{suite}: scored": len(have & want)}
     counts |= {f"{suite}: gap": gap} if gap else {}
     return counts | {f"{suite}: missing: {reason}": n for reason, n in sorted(missing.items())}
+
+
+def _unmeasured(scores: Sequence[CaseScore], suite: str) -> dict[str, int]:
+    """Count the cases of a suite of measures where some could not be measured; nothing where all could."""
+    by_case = {s.case_id: s for s in scores if s.unit}
+    return _coverage(by_case, by_case, suite, "") if any(math.isnan(s.score) for s in by_case.values()) else {}
 
 
 def _reason(case: str, ours: Scores, theirs: Scores) -> str:

@@ -15,7 +15,7 @@ import polars as pl
 
 from flywheel.extensions import Generation, Policy
 from flywheel.records import Split, content_id
-from flywheel.stages.evaluate.window import Windowed
+from flywheel.stages.evaluate.window import Windowed, no_log_probs
 
 SUCCEEDED = 0.7
 MOST_CHARACTERS = 4_000  # of all examples together: about a thousand tokens before every prompt
@@ -55,6 +55,7 @@ class FewShot:
     def __init__(self, policy: Policy, name: str, examples: Sequence[Mapping[str, Any]]) -> None:
         self.name = name
         self.sha256 = content_id(policy.sha256, [dict(e) for e in examples])
+        self.no_log_probs = no_log_probs(policy)
         self._policy = policy
         self._shown = [dict(message) for example in examples for message in example["messages"]]
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from flywheel.config import Config
 from flywheel.extensions import Policy, Turn
-from flywheel.models.policy import HFPolicy
+from flywheel.models.policy import TextPolicy
 from flywheel.models.scoring import Draw
 from flywheel.stages.evaluate.window import Ask, Messages, Tools, fits
 
@@ -76,7 +76,7 @@ class Tried(NamedTuple):
     success: float | None
 
 
-def sample(policy: HFPolicy, config: Config, places: Sequence[Place], attempts: int) -> list[list[Tried]]:
+def sample(policy: TextPolicy, config: Config, places: Sequence[Place], attempts: int) -> list[list[Tried]]:
     """Return so many attempts of a policy at each place, sampled; equal seeds, places and weights give equal ones.
 
     Args:

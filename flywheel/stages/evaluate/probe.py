@@ -8,20 +8,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from flywheel.config import Config
-from flywheel.models.policy import PolicySet
 from flywheel.models.scoring import Watch
+from flywheel.models.served.policy import open_policies
 from flywheel.stages.evaluate.checks.calls import same_calls
 from flywheel.stages.evaluate.window import Ask, fits
+
+
+class StartPolicy(NamedTuple):
+    """The policy that a round starts from."""
+
+    adapter: Path | None  # its folder; None for the base model
+    name: str  # 'round 3', 'base model'
+    sha256: str  # of the adapter's weights; '' for the base model
+
 
 PARTS = 8  # the prompts are tried in so many parts: after each the decision may be certain
 
 
 def well_formed(
     config: Config,
-    adapter: Path | None,
+    start: StartPolicy,
     prompts: Sequence[tuple[Any, Any]],
     watch: Watch = lambda _done, _of: None,
 ) -> tuple[int, int]:
@@ -32,22 +41,22 @@ def well_formed(
 
     Args:
         config: the model, evaluation and training sections.
-        adapter: the policy's adapter folder; None for the base model.
+        start: the policy.
         prompts: pairs of a prompt (messages) and its tools, at least one.
         watch: gets how many prompts are done, and of how many.
     """
-    owner = PolicySet(config.model, config.eval)
-    policy, tried, good = owner.policy(adapter, "probe"), 0, 0
-    parts = min(PARTS, len(prompts))
-    for end in (len(prompts) * number // parts for number in range(1, parts + 1)):
-        if certain(good, tried, len(prompts), config.train.cold_start_below):
-            break
-        part = prompts[tried:end]
-        owner.batches.watch = partial(_further, watch, tried, len(prompts))
-        generated = policy.generate(
-            [p for p, _ in part], [t for _, t in part], max_new_tokens=config.eval.max_new_tokens
-        )
-        good, tried = good + sum(g.well_formed for g in generated), end
+    parts, tried, good = min(PARTS, len(prompts)), 0, 0
+    with open_policies(config.model, config.eval) as owner:
+        policy = owner.policy(start.adapter, start.name, start.sha256)
+        for end in (len(prompts) * number // parts for number in range(1, parts + 1)):
+            if certain(good, tried, len(prompts), config.train.cold_start_below):
+                break
+            part = prompts[tried:end]
+            owner.watch = partial(_further, watch, tried, len(prompts))
+            generated = policy.generate(
+                [p for p, _ in part], [t for _, t in part], max_new_tokens=config.eval.max_new_tokens
+            )
+            good, tried = good + sum(g.well_formed for g in generated), end
     return good, tried
 
 
@@ -61,19 +70,20 @@ def certain(good: int, tried: int, of: int, least: float) -> bool:
 
 
 def own_actions(
-    config: Config, adapter: Path | None, states: Sequence[tuple[Any, Any, dict[str, Any]]]
+    config: Config, start: StartPolicy, states: Sequence[tuple[Any, Any, dict[str, Any]]]
 ) -> list[dict[str, Any] | None]:
     """Return the policy's greedy action after each prompt where its calls are the known good ones, else None.
 
     Args:
         config: the model and evaluation sections.
-        adapter: the policy's adapter folder; None for the base model.
+        start: the policy.
         states: a prompt (messages), its tools, and the known good action (an assistant message with calls).
     """
-    policy = PolicySet(config.model, config.eval).policy(adapter, "replay")
     room = config.eval.max_new_tokens
-    able = [n for n, fit in enumerate(fits(policy, [Ask(p, t) for p, t, _ in states], room)) if fit]
-    generated = policy.generate([states[n][0] for n in able], [states[n][1] for n in able], max_new_tokens=room)
+    with open_policies(config.model, config.eval) as owner:
+        policy = owner.policy(start.adapter, start.name, start.sha256)
+        able = [n for n, fit in enumerate(fits(policy, [Ask(p, t) for p, t, _ in states], room)) if fit]
+        generated = policy.generate([states[n][0] for n in able], [states[n][1] for n in able], max_new_tokens=room)
     actions: list[dict[str, Any] | None] = [None] * len(states)
     for n, answer in zip(able, generated, strict=True):
         _, tools, good = states[n]

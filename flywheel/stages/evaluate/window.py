@@ -49,6 +49,11 @@ def fits(policy: Policy, asks: Sequence[Ask], room: int) -> list[bool]:
     return [length + room <= policy.window for length in lengths]
 
 
+def no_log_probs(policy: Policy) -> str:
+    """Return why a policy gives no log-probabilities of what it is shown; '' where it does."""
+    return str(getattr(policy, "no_log_probs", ""))
+
+
 def written_tokens(case_id: str, task_id: str, answer: Generation | None) -> list[CaseScore]:
     """Return the measure `tokens` of an answer, where they were counted."""
     if answer is None or not answer.tokens:

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
+from flywheel.config.evaluation import ASKED_BY
 from flywheel.extensions import CaseScore, Generation, Holdout
 from flywheel.models.load import weights_type
+from flywheel.pipeline.answering import answerer
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.holdout import read_holdout
@@ -108,11 +110,11 @@ def find_development(ctx: Context, parent: int | None) -> Development | str:
     apart = replace(ctx, store=_OtherSplit(ctx.store, tasks, alone=True))
     holdout = read_holdout(apart)
     held_out_sha256 = holdout_sha256(holdout)
-    failed = ""
+    failed, who = "", answerer(ctx)
     for suite in chosen_suites(ctx, None):
         if suite.fixed:
             continue
-        asked = _Asked(suite, holdout, held_out_sha256, tasks)
+        asked = _Asked(suite, holdout, held_out_sha256, tasks, who)
         try:
             metric, cfg, cases = _cases(ctx, asked)
         except Exception as error:  # noqa: BLE001 - a plugin's: it may need a real policy, and another suite may do
@@ -131,15 +133,17 @@ class _Asked(NamedTuple):
     holdout: Holdout
     holdout_sha256: str
     tasks: frozenset[str]
+    answerer: list[dict[str, str]]
 
 
 def _sha256(ctx: Context, asked: _Asked, cfg: EvalConfig) -> str:
     suite = asked.suite
-    settings = cfg.model_dump(mode="json", exclude={"suites", "slices", "user_tiers", "baselines", "few_shot"})
+    unread = {"suites", "slices", "user_tiers", "baselines", "few_shot", *ASKED_BY}
+    settings = cfg.model_dump(mode="json", exclude=unread)
     replayed = ctx.config.replay.model_dump(mode="json")
     parts = (suite.name, suite.version, suite.depends_on, settings, replayed, weights_type(ctx.config.model))
     code = code_of(ctx, [suite.name])
-    return content_id("development", 1, asked.holdout_sha256, code, *parts)
+    return content_id("development", 1, asked.holdout_sha256, code, *parts, *asked.answerer)
 
 
 def _cases(ctx: Context, asked: _Asked) -> tuple[str, EvalConfig, dict[str, str]]:

@@ -24,6 +24,7 @@ from flywheel.extensions import CaseScore
 from flywheel.funnel import Funnel
 from flywheel.io import files
 from flywheel.models.load import base_identity
+from flywheel.pipeline.answering import policies
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.scorer import attempted_scores
 from flywheel.pipeline.train.length import Fitted, dataset_text, trained_tokens, within_tokens
@@ -223,18 +224,17 @@ class Racing:
             waiting = {self._parent_key(): (self.ctx.registry.sound_adapter(self.parent), 0.0), **waiting}
         if not waiting:
             return
-        from flywheel.models.policy import PolicySet
-
-        owner, development = PolicySet(self.ctx.config.model, self.ctx.config.eval), self.development
+        development = self.development
         text = f"race: scoring on {len(development.cases):,} cases of {development.suite.name}"
-        owner.batches.watch = lambda done, of: self.ctx.progress(text, done, of)
-        for key, (adapter, before) in waiting.items():
-            started = time.monotonic()
-            plain = owner.policy(adapter, key, "" if adapter is None else key)
-            scores = attempted_scores(plain, development.suite, development.holdout, development.cfg)
-            seconds = round(before + time.monotonic() - started, 3)
-            entry = {"error": "", "scores": stored(development.of(scores)), "seconds": seconds}
-            self.ctx.store.cache("race", key, entry)
+        with policies(self.ctx) as owner:
+            owner.watch = lambda done, of: self.ctx.progress(text, done, of)
+            for key, (adapter, before) in waiting.items():
+                started = time.monotonic()
+                plain = owner.policy(adapter, key, "" if adapter is None else key)
+                scores = attempted_scores(plain, development.suite, development.holdout, development.cfg)
+                seconds = round(before + time.monotonic() - started, 3)
+                entry = {"error": "", "scores": stored(development.of(scores)), "seconds": seconds}
+                self.ctx.store.cache("race", key, entry)
         for heat in heats:
             shutil.rmtree(self._folder(heat), ignore_errors=True)
 

@@ -19,7 +19,7 @@ from flywheel.records import Split
 from flywheel.stages.common.canonical import action_key, call_key
 from flywheel.stages.evaluate.cases import StateCase, capped, state_cases
 from flywheel.stages.evaluate.checks.calls import same_calls
-from flywheel.stages.evaluate.window import TOO_LONG, Ask, fits, written_tokens
+from flywheel.stages.evaluate.window import TOO_LONG, Ask, fits, no_log_probs, written_tokens
 
 LIKE_LENGTH = 0.1
 
@@ -97,6 +97,8 @@ def preference(policy: Policy, holdout: Holdout, cfg: EvalConfig) -> list[CaseSc
     rows = {row["pair_id"]: row for row in held.iter_rows(named=True)}
     known = {pair_id for pair_id, row in rows.items() if row["task_id"] in holdout.known}
     pairs = [rows[pair_id] for pair_id in capped(rows, cfg.max_cases, known)]
+    if why := no_log_probs(policy):
+        return [_missing(pair, why) for pair in pairs]
     asks = [_asks(pair) for pair in pairs]
     flat = [ask for both in asks for ask in both]
     read = fits(policy, flat, 0)
@@ -165,8 +167,7 @@ def _log_probs(policy: Policy, asks: Sequence[Ask]) -> list[tuple[float, int]]:
 def _pair_scores(pair: dict[str, Any], scores: tuple[_Both, float] | None, newest: bool) -> list[CaseScore]:  # noqa: FBT001
     case_id, task_id = pair["pair_id"], pair["task_id"]
     if scores is None:
-        slices = {"missing": TOO_LONG}
-        return [CaseScore(case_id, task_id, "preference_accuracy", math.nan, primary=True, slices=slices)]
+        return [_missing(pair, TOO_LONG)]
     both, slope = scores
     slices = {"builder": str(pair["builder"])} | ({"time": "newest third"} if newest else {})
     values = {
@@ -179,3 +180,8 @@ def _pair_scores(pair: dict[str, Any], scores: tuple[_Both, float] | None, newes
         CaseScore(case_id, task_id, metric, float(value > 0), primary=metric == "preference_accuracy", slices=slices)
         for metric, value in values.items()
     ]
+
+
+def _missing(pair: dict[str, Any], why: str) -> CaseScore:
+    case_id, task_id = pair["pair_id"], pair["task_id"]
+    return CaseScore(case_id, task_id, "preference_accuracy", math.nan, primary=True, slices={"missing": why})

@@ -1,0 +1,555 @@
+"""What each kind of server takes and gives: adapters, prompts as tokens, log-probabilities of a prompt.
+
+The shapes are those of the sources: vLLM's entrypoints/openai and entrypoints/serve/lora, SGLang's http_server.py and
+io_struct.py, llama.cpp's tools/server, and the module `transformers.cli.serving`. In: a target (the base, or an
+adapter), a prompt and how to sample. Out: a request, and the answer that a reply holds. A reply by another model than
+was asked is an error.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
+
+from flywheel.config import EvalConfig, ModelConfig
+from flywheel.errors import EvalError, FlywheelError
+from flywheel.io.files import atomic_folder, read_json, write_json
+from flywheel.models.load import base_folder, cache_folder, require_safetensors
+from flywheel.models.served.transport import Refused, Request, Transport
+from flywheel.records import canonical_json
+
+Body = dict[str, Any]
+
+
+def adapter_name(sha256: str) -> str:
+    """Return the name under which an adapter is loaded: its weights' hash is in it, so that no other is meant."""
+    return f"flywheel-{sha256[:16]}"
+
+
+class Prompt(NamedTuple):
+    """What is read: as tokens and text of flywheel's rendering, and as messages for the server's."""
+
+    ids: list[int]
+    text: str
+    messages: Sequence[Mapping[str, Any]]
+    tools: list[Body] | None
+
+
+class Sampling(NamedTuple):
+    """How an answer is chosen: every setting, so that no default of a server has a part in it."""
+
+    most: int  # tokens
+    end: int  # token that ends a turn
+    pad: int
+    penalty: float  # on repetition, of the model's own generation settings
+    temperature: float = 0.0  # 0: greedy
+    seed: int = 0
+
+
+class Target(NamedTuple):
+    """Who is asked: the base model or an adapter."""
+
+    name: str  # in the server's words
+    fields: Body  # that choose it, in a request
+    ours: bool = False  # whether flywheel loaded it
+
+
+class Answer(NamedTuple):
+    """What came back."""
+
+    text: str
+    ids: list[int] | None  # tokens written, where the server gives them
+    tokens: int  # how many they are
+    read: int  # tokens of the prompt; 0 where it is unknown
+    message: Body | None = None  # as the server parsed it
+
+
+@dataclass
+class Server:
+    """A server that speaks OpenAI's API and nothing else; the others add to it."""
+
+    transport: Transport
+    cfg: EvalConfig
+    model: ModelConfig
+    base: str = ""  # the base model's name there
+    version: str = ""
+    window: int = 0  # tokens that it reads and writes at most; 0 where it is unknown
+    rows: list[Body] = field(default_factory=list)  # what it lists
+
+    kind = "openai"
+    log_probs = False  # whether it gives those of a prompt
+
+    def start(self) -> None:
+        """Find out the base model's name and the version.
+
+        Raises:
+            EvalError: it lists no model, or several and none is chosen.
+        """
+        names = [str(row["id"]) for row in self.rows if not row.get("parent")]
+        self.base = self.cfg.server.model or (names[0] if len(names) == 1 else "")
+        if not self.base:
+            shown = ", ".join(f"`{name[:80]}`" for name in names[:5]) or "none"
+            raise EvalError(
+                f"{self.transport.address} lists {len(names)} models ({shown})",
+                hint="set [eval.server] model to the base model's name",
+            )
+
+    def asked(self, path: str, body: Any = None, *, again: bool = True) -> Any:
+        """Send one request; a refusal is an error."""
+        request = Request(path, body)
+        try:
+            return self.transport.ask(request, again=again)
+        except Refused as refusal:
+            raise self.transport.error(request, refusal) from None
+
+    def seen(self, adapter: Path) -> str:
+        """Return a folder as the server sees it."""
+        folder = adapter.resolve()
+        for here, there in self.cfg.server.paths.items():
+            if folder.is_relative_to(Path(here).resolve()):
+                return str(PurePath(there) / folder.relative_to(Path(here).resolve()))
+        return str(folder)
+
+    def plain(self) -> Target:
+        """Return the base model."""
+        return self._named(self.base)
+
+    def load(self, adapter: Path, name: str, sha256: str) -> Target:
+        """Return an adapter: one that the server has under a name, or one that it loads now.
+
+        Args:
+            adapter: its folder here.
+            name: of the round, 'round 3'.
+            sha256: of its weights, which its name at the server then holds.
+
+        Raises:
+            EvalError: the server does not have it, or refuses it.
+        """
+        if known := self.cfg.server.models.get(name.removeprefix("round ")):
+            return self._found(known)
+        require_safetensors(adapter)
+        return self._loaded(adapter, adapter_name(sha256))
+
+    def unload(self, target: Target) -> None:
+        """Take an adapter out that `load` put in."""
+
+    def _named(self, name: str) -> Target:
+        return Target(name, {"model": name})
+
+    def _found(self, known: str) -> Target:
+        if self.rows and known not in {str(row["id"]) for row in self.rows}:
+            raise EvalError(
+                f"{self.transport.address} does not list `{known}` of [eval.server.models]",
+                hint="load the adapter under that name, or remove the line so that flywheel loads it",
+            )
+        return self._named(known)
+
+    def _loaded(self, adapter: Path, name: str) -> Target:
+        del adapter, name
+        raise EvalError(
+            f"a server of the kind `{self.kind}` has no route that loads an adapter",
+            hint="name the round's model there with [eval.server.models], or set kind",
+        )
+
+    # --- questions -------------------------------------------------------------------------------------------------
+
+    def question(self, target: Target, prompt: Prompt, sampling: Sampling) -> Request:
+        """Return what asks for an answer to a prompt of tokens."""
+        body = {**target.fields, "prompt": prompt.text, "max_tokens": sampling.most, **self._chosen(sampling)}
+        return Request("/v1/completions", body)
+
+    def chat(self, target: Target, prompt: Prompt, sampling: Sampling) -> Request:
+        """Return what asks for an answer to messages."""
+        body = {
+            **target.fields,
+            "messages": list(prompt.messages),
+            "max_tokens": sampling.most,
+            **self._chosen(sampling),
+        }
+        return Request("/v1/chat/completions", body | ({"tools": prompt.tools} if prompt.tools else {}))
+
+    def _chosen(self, sampling: Sampling) -> Body:
+        settings = {"temperature": sampling.temperature, "top_p": 1.0}
+        return settings | ({"seed": sampling.seed} if sampling.temperature else {})
+
+    def answer(self, target: Target, reply: Any) -> Answer:
+        """Return what a reply holds.
+
+        Raises:
+            EvalError: another model answered, or the reply has another form.
+        """
+        try:
+            model, choice, usage = str(reply["model"]), reply["choices"][0], reply.get("usage") or {}
+            message = choice.get("message")
+            text = (message.get("content") if message else choice["text"]) or ""
+            written, read = int(usage.get("completion_tokens") or 0), int(usage.get("prompt_tokens") or 0)
+            ids = choice.get("token_ids")
+        except (KeyError, TypeError, IndexError, AttributeError, ValueError):
+            raise self.no_answer() from None
+        self._refuse_other(self._signature(target), model)
+        return Answer(str(text), ids, written, read, message)
+
+    def _signature(self, target: Target) -> str:
+        """Return what a reply of a target names as its model."""
+        return target.name
+
+    def _refuse_other(self, wanted: str, model: str) -> None:
+        if model != wanted:
+            raise EvalError(
+                f"`{wanted}` was asked, and `{model[:120]}` answered",
+                hint="does a gateway route by itself? Name the server itself as eval.endpoint",
+            )
+
+    def no_answer(self) -> EvalError:
+        """Return the error for a reply of another form."""
+        kinds = "vllm, sglang, llama.cpp, transformers or openai"
+        return EvalError(
+            f"{self.transport.address} sent no answer in the form of {self.kind}", hint=f"[eval.server] kind: {kinds}"
+        )
+
+    def scoring(self, target: Target, ids: list[int]) -> Request:
+        """Return what asks for the log-probabilities of tokens."""
+        raise NotImplementedError
+
+    def scores(self, target: Target, reply: Any, ids: list[int]) -> list[float]:
+        """Return the log-probability of each token but the first, in nats."""
+        raise NotImplementedError
+
+
+class VLLM(Server):
+    """vLLM's OpenAI-compatible server, started with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True."""
+
+    kind = "vllm"
+    log_probs = True
+
+    def start(self) -> None:
+        """Find out the base model's name, the version and the window."""
+        super().start()
+        row = next((row for row in self.rows if row["id"] == self.base), {})
+        self.window = int(row.get("max_model_len") or 0)
+        self.version = _text_at(self.transport, "/version", "version")
+
+    def _loaded(self, adapter: Path, name: str) -> Target:
+        folder = self.seen(adapter)
+        if name not in self._roots():
+            self.asked("/v1/load_lora_adapter", {"lora_name": name, "lora_path": folder}, again=False)
+        if (root := self._roots().get(name)) != folder:
+            raise EvalError(
+                f"the server has `{name}` from another folder ({str(root)[:200]})", hint="unload that adapter there"
+            )
+        return self._named(name)._replace(ours=True)
+
+    def _roots(self) -> dict[str, str]:
+        return {str(row["id"]): str(row.get("root") or "") for row in _listed(self.asked("/v1/models"))}
+
+    def unload(self, target: Target) -> None:
+        """Take an adapter out."""
+        _ask_in_vain(self.transport, Request("/v1/unload_lora_adapter", {"lora_name": target.name}))
+
+    def question(self, target: Target, prompt: Prompt, sampling: Sampling) -> Request:
+        """Return what asks for an answer to a prompt of tokens."""
+        body = {**target.fields, "prompt": prompt.ids, "max_tokens": sampling.most, **self._chosen(sampling)}
+        return Request("/v1/completions", body)
+
+    def _chosen(self, sampling: Sampling) -> Body:
+        return super()._chosen(sampling) | {
+            "top_k": 0, "min_p": 0.0, "repetition_penalty": sampling.penalty, "stop_token_ids": [sampling.end],
+            "skip_special_tokens": False, "spaces_between_special_tokens": False, "return_token_ids": True,
+        }  # fmt: skip
+
+    def scoring(self, target: Target, ids: list[int]) -> Request:
+        """Return what asks for the log-probabilities of tokens."""
+        body = {**target.fields, "prompt": ids, "max_tokens": 1, "temperature": 0.0, "prompt_logprobs": 0}
+        return Request("/v1/completions", body)
+
+    def scores(self, target: Target, reply: Any, ids: list[int]) -> list[float]:
+        """Return the log-probability of each token but the first."""
+        self.answer(target, reply)
+        try:
+            rows = reply["choices"][0]["prompt_logprobs"]
+            return [float(row[str(token)]["logprob"]) for row, token in zip(rows[1:], ids[1:], strict=True)]
+        except (KeyError, TypeError, IndexError, ValueError):
+            raise self.no_answer() from None
+
+
+class SGLang(Server):
+    """SGLang's server, started with --enable-lora; tokens go to its own route /generate."""
+
+    kind = "sglang"
+    log_probs = True
+
+    def start(self) -> None:
+        """Find out the base model's name, the version and the window."""
+        super().start()
+        row = next((row for row in self.rows if row["id"] == self.base), {})
+        self.window = int(row.get("max_model_len") or 0)
+        places = ("/server_info", "/get_server_info")
+        self.version = next((text for place in places if (text := _text_at(self.transport, place, "version"))), "")
+
+    def _named(self, name: str) -> Target:
+        return Target(name, {"lora_path": name} if name != self.base else {})
+
+    def _loaded(self, adapter: Path, name: str) -> Target:
+        listed = {str(row["id"]): str(row.get("root") or "") for row in _listed(self.asked("/v1/models"))}
+        folder = self.seen(adapter)
+        if name not in listed:
+            reply = self.asked("/load_lora_adapter", {"lora_name": name, "lora_path": folder}, again=False)
+            if not isinstance(reply, Mapping) or not reply.get("success"):
+                raise EvalError(f"{self.transport.address} did not load the adapter", hint="see the server's log")
+        elif listed[name] != folder:
+            raise EvalError(f"the server has `{name}` from another folder", hint="unload that adapter there")
+        return self._named(name)._replace(ours=True)
+
+    def unload(self, target: Target) -> None:
+        """Take an adapter out."""
+        _ask_in_vain(self.transport, Request("/unload_lora_adapter", {"lora_name": target.name}))
+
+    def question(self, target: Target, prompt: Prompt, sampling: Sampling) -> Request:
+        """Return what asks for an answer to a prompt of tokens."""
+        seed = {"sampling_seed": sampling.seed} if sampling.temperature else {}
+        settings = {
+            "max_new_tokens": sampling.most, "temperature": sampling.temperature, "top_p": 1.0, "top_k": -1,
+            "min_p": 0.0, "repetition_penalty": sampling.penalty, "stop_token_ids": [sampling.end],
+            "skip_special_tokens": False, "spaces_between_special_tokens": False,
+        }  # fmt: skip
+        return Request("/generate", {"input_ids": prompt.ids, "sampling_params": settings | seed, **target.fields})
+
+    def chat(self, target: Target, prompt: Prompt, sampling: Sampling) -> Request:
+        """Return what asks for an answer to messages."""
+        request = super().chat(target, prompt, sampling)
+        return Request(request.path, {"model": self.base, **dict(request.body or {})})
+
+    def _signature(self, target: Target) -> str:
+        del target
+        return self.base
+
+    def _chosen(self, sampling: Sampling) -> Body:
+        more = {"top_k": -1, "min_p": 0.0, "repetition_penalty": sampling.penalty, "stop_token_ids": [sampling.end]}
+        return super()._chosen(sampling) | more | {"skip_special_tokens": False}
+
+    def answer(self, target: Target, reply: Any) -> Answer:
+        """Return what a reply of either route holds."""
+        if isinstance(reply, Mapping) and "choices" in reply:
+            return super().answer(target, reply)
+        try:
+            facts = reply["meta_info"]
+            written, read = int(facts["completion_tokens"]), int(facts["prompt_tokens"])
+            return Answer(str(reply["text"]), reply.get("output_ids"), written, read)
+        except (KeyError, TypeError, ValueError):
+            raise self.no_answer() from None
+
+    def scoring(self, target: Target, ids: list[int]) -> Request:
+        """Return what asks for the log-probabilities of tokens."""
+        settings = {"max_new_tokens": 1, "temperature": 0.0}
+        body = {"input_ids": ids, "sampling_params": settings, "return_logprob": True, "logprob_start_len": 0}
+        return Request("/generate", {**body, **target.fields})
+
+    def scores(self, target: Target, reply: Any, ids: list[int]) -> list[float]:
+        """Return the log-probability of each token but the first."""
+        del target
+        try:
+            rows = reply["meta_info"]["input_token_logprobs"]
+            if [row[1] for row in rows] != ids:
+                raise self.no_answer()
+            return [float(row[0]) for row in rows[1:]]
+        except (KeyError, TypeError, IndexError, ValueError):
+            raise self.no_answer() from None
+
+
+class LlamaCpp(Server):
+    """llama.cpp's server: adapters are GGUF files given at its start, and each request states which of them counts."""
+
+    kind = "llama.cpp"
+
+    def start(self) -> None:
+        """Find out the model's name, the version, the window and the adapters."""
+        super().start()
+        props = self.asked("/props")
+        self.version = str(props.get("build_info") or "")
+        self.window = int((props.get("default_generation_settings") or {}).get("n_ctx") or 0)
+        self._files = {int(row["id"]): str(row["path"]) for row in self.asked("/lora-adapters")}
+
+    def plain(self) -> Target:
+        """Return the base model: every adapter at scale 0, whatever the server's default is."""
+        return Target(self.base, {"lora": self._scales(None)})
+
+    def _scales(self, used: int | None) -> list[Body]:
+        return [{"id": n, "scale": 1.0 if n == used else 0.0} for n in sorted(self._files)]
+
+    def _found(self, known: str) -> Target:
+        places = [n for n, path in self._files.items() if known in {path, PurePath(path).name, PurePath(path).stem}]
+        if len(places) != 1:
+            raise EvalError(
+                f"the server has {'no' if not places else 'more than one'} adapter `{known}`",
+                hint="start llama-server with --lora FILE --lora-init-without-apply; a file of convert_lora_to_gguf.py",
+            )
+        return Target(known, {"lora": self._scales(places[0])})
+
+    def _loaded(self, adapter: Path, name: str) -> Target:
+        del adapter
+        return self._found(name)
+
+    def question(self, target: Target, prompt: Prompt, sampling: Sampling) -> Request:
+        """Return what asks for an answer to a prompt of tokens."""
+        body = {"prompt": prompt.ids, "n_predict": sampling.most, "return_tokens": True, "cache_prompt": True}
+        return Request("/completion", {**body, **target.fields, **self._chosen(sampling)})
+
+    def _chosen(self, sampling: Sampling) -> Body:
+        return super()._chosen(sampling) | {
+            "top_k": 0, "min_p": 0.0, "typical_p": 1.0, "repeat_penalty": sampling.penalty,
+            "repeat_last_n": self.window, "presence_penalty": 0.0, "frequency_penalty": 0.0, "dry_multiplier": 0.0,
+            "xtc_probability": 0.0,
+        }  # fmt: skip
+
+    def answer(self, target: Target, reply: Any) -> Answer:
+        """Return what a reply of either route holds; one under other adapters than were asked is an error."""
+        if isinstance(reply, Mapping) and "choices" in reply:
+            return super().answer(target, reply)
+        try:
+            model, ids = str(reply["model"]), reply.get("tokens") or None
+            written, read = int(reply["tokens_predicted"]), int(reply["tokens_evaluated"])
+            used = {int(row["id"]): float(row["scale"]) for row in reply["generation_settings"]["lora"]}
+            text = str(reply["content"])
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise self.no_answer() from None
+        self._refuse_other(self.base, model)
+        wanted = {row["id"]: row["scale"] for row in target.fields["lora"]}
+        if {n: s for n, s in used.items() if s} != {n: s for n, s in wanted.items() if s}:
+            raise EvalError(f"`{target.name}` was asked, and other adapters answered", hint="see the server's log")
+        return Answer(text, ids, written, read)
+
+    def _signature(self, target: Target) -> str:
+        del target
+        return self.base
+
+
+class Transformers(Server):
+    """`transformers serve`: a model is a folder, loaded when it is first asked, an adapter with all of its base."""
+
+    kind = "transformers"
+
+    def start(self) -> None:
+        """Take the base model's folder as its name, unless the configuration has another."""
+        self.base = self.cfg.server.model or self.seen(base_folder(self.model))
+
+    def _loaded(self, adapter: Path, name: str) -> Target:
+        return self._named(self.seen(self._staged(adapter, name)))
+
+    def _found(self, known: str) -> Target:
+        return self._named(known)
+
+    def _staged(self, adapter: Path, name: str) -> Path:
+        """Return a folder with the adapter, the base's configuration and tokenizer, and where its weights are."""
+        base = base_folder(self.model)
+        folder = cache_folder() / "served" / name
+        if folder.is_dir():
+            return folder
+        with atomic_folder(folder) as partial:
+            for file in sorted(base.iterdir()):
+                if file.is_file() and file.suffix in {".json", ".jinja", ".txt", ".model"} and "index" not in file.name:
+                    shutil.copyfile(file, partial / file.name)
+            shutil.copyfile(adapter / "adapter_model.safetensors", partial / "adapter_model.safetensors")
+            config = read_json(adapter / "adapter_config.json")
+            write_json(partial / "adapter_config.json", {**config, "base_model_name_or_path": self.seen(base)})
+        return folder
+
+    def _chosen(self, sampling: Sampling) -> Body:
+        """Return all settings of a generation: what is not in them is the model's own default."""
+        sampled = {"do_sample": True, "temperature": sampling.temperature, "top_p": 1.0, "top_k": 0}
+        settings = {
+            "max_new_tokens": sampling.most, "eos_token_id": sampling.end, "pad_token_id": sampling.pad,
+            "repetition_penalty": sampling.penalty,
+        }  # fmt: skip
+        chosen = sampled if sampling.temperature else {"do_sample": False}
+        seed = {"seed": sampling.seed} if sampling.temperature else {}
+        return {"generation_config": canonical_json(settings | chosen), **seed}
+
+    def _signature(self, target: Target) -> str:
+        return target.name if "@" in target.name else f"{target.name}@main"
+
+
+_KINDS: dict[str, type[Server]] = {kind.kind: kind for kind in (VLLM, SGLang, LlamaCpp, Transformers, Server)}
+_OWNERS = {"vllm": VLLM, "sglang": SGLang, "llamacpp": LlamaCpp}
+
+
+def open_server(transport: Transport, cfg: EvalConfig, model: ModelConfig) -> Server:
+    """Return the server at the endpoint, of the kind that is configured or found.
+
+    Raises:
+        EvalError: it does not answer, or lists no models.
+    """
+    try:
+        return _opened(transport, cfg, model)
+    except BaseException:
+        transport.close()
+        raise
+
+
+def _opened(transport: Transport, cfg: EvalConfig, model: ModelConfig) -> Server:
+    kind = _KINDS.get(cfg.server.kind)
+    if kind is None and _is_transformers(transport):
+        kind = Transformers
+    rows: list[Body] = []
+    if kind is not Transformers:
+        request = Request("/v1/models")
+        try:
+            rows = _listed(transport.ask(request))
+        except Refused as refusal:
+            raise transport.error(request, refusal) from None
+        kind = kind or next((_OWNERS[o] for row in rows if (o := str(row.get("owned_by"))) in _OWNERS), Server)
+    server = kind(transport, cfg, model, rows=rows)
+    server.start()
+    return server
+
+
+def _is_transformers(transport: Transport) -> bool:
+    """Return whether the server's routes are those of `transformers serve`."""
+    try:
+        routes = transport.ask(Request("/openapi.json"))
+    except Refused:
+        return False
+    return isinstance(routes, Mapping) and {"/load_model", "/reset"} <= set(routes.get("paths") or ())
+
+
+def _listed(reply: Any) -> list[Body]:
+    try:
+        return [{**row, "id": str(row["id"])} for row in reply["data"]]
+    except (KeyError, TypeError):
+        raise EvalError("the server at eval.endpoint lists no models", hint="is it an OpenAI-compatible one?") from None
+
+
+def _text_at(transport: Transport, path: str, name: str) -> str:
+    """Return one text of a page that a server may lack."""
+    try:
+        reply = transport.ask(Request(path))
+    except Refused:
+        return ""
+    return str(reply.get(name) or "") if isinstance(reply, Mapping) else ""
+
+
+def _ask_in_vain(transport: Transport, request: Request) -> None:
+    """Send what may fail without harm: what is not loaded, or on a server that is gone, need not be unloaded."""
+    try:
+        transport.ask(request, again=False)
+    except (Refused, FlywheelError):
+        return
+
+
+def parsed_calls(message: Mapping[str, Any]) -> list[Body]:
+    """Return the calls that a server parsed, in the normal form; arguments other than an object stay a text."""
+    calls = []
+    for number, call in enumerate(message.get("tool_calls") or []):
+        function = call.get("function") or {}
+        raw = function.get("arguments")
+        try:
+            arguments = json.loads(raw) if isinstance(raw, str) else raw
+        except (ValueError, RecursionError):
+            arguments = None
+        made = {"id": str(call.get("id") or f"call{number:05d}"), "name": str(function.get("name") or "")}
+        known = isinstance(arguments, dict)
+        calls.append({**made, "arguments": arguments if known else None} | ({} if known else {"arguments_raw": raw}))
+    return calls

@@ -1,0 +1,193 @@
+"""Requests to the server at `eval.endpoint`: JSON there, JSON back, tried again while the server is busy or gone.
+
+Nothing but this address is ever connected to: no proxy of the environment, no redirect. A server's message may quote
+what it was sent, so an error shows its status and which known cause it names, never its text.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import ssl
+import time
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from typing import Any
+
+from flywheel.config import EvalConfig
+from flywheel.errors import EvalError, UsageError
+
+MOST_BYTES = 256 * 2**20  # of one answer
+_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 30.0
+_CAUSES = (
+    ("maximum context length", "the prompt is longer than the server's context: start it with a longer one"),
+    ("context size", "the prompt is longer than the server's context: start it with a longer one"),
+    ("max_lora_rank", "start the server with a larger --max-lora-rank, or train with a smaller [train.lora] r"),
+    ("lora is not enabled", "start the server with adapters enabled (--enable-lora)"),
+    ("no adapter found", "the server does not see this folder: map it with [eval.server.paths]"),
+    ("no such file", "the server does not see this folder: map it with [eval.server.paths]"),
+    ("already been loaded", "unload it there, or name it in [eval.server.models]"),
+    ("does not exist", "set [eval.server] model, and models, to names that it lists"),
+    ("pinned to", "set [eval.server] model, and models, to names that it lists"),
+    ("template", "start the server with the base model's chat template"),
+    ("tool choice", "start the server with its parser of tool calls, or set [eval.server] api to completions"),
+)
+
+
+@dataclass(frozen=True)
+class Request:
+    """One question."""
+
+    path: str
+    body: Mapping[str, Any] | Sequence[Any] | None = None  # None: a GET
+
+    @property
+    def method(self) -> str:
+        """How it is sent."""
+        return "GET" if self.body is None else "POST"
+
+
+class Refused(Exception):  # noqa: N818 - an answer, which the caller makes an error or not
+    """The server answered with an error status."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(str(status))
+        self.status, self.message = status, message
+
+    @property
+    def cause(self) -> str:
+        """What to do about it, where the message names a known cause."""
+        return next((hint for mark, hint in _CAUSES if mark in self.message.lower()), "see the server's log")
+
+
+class Transport:
+    """Sends requests, so many at a time, over connections that are kept.
+
+    Args:
+        cfg: address, key, concurrency, time-out and retries.
+
+    Raises:
+        UsageError: the key's environment variable is not set.
+    """
+
+    def __init__(self, cfg: EvalConfig) -> None:
+        parts = urllib.parse.urlsplit(cfg.endpoint)
+        self._host, self._port, self._tls = parts.hostname or "", parts.port, parts.scheme == "https"
+        self._path = parts.path.rstrip("/").removesuffix("/v1")
+        self._server = cfg.server
+        self._idle: list[http.client.HTTPConnection] = []
+        self.address = f"{parts.scheme}://{parts.netloc}{self._path}"
+        self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if name := cfg.server.key_env:
+            if not (key := os.environ.get(name, "").strip()):
+                raise UsageError(f"the environment variable `{name}` is not set", hint="it holds the server's API key")
+            self._headers["Authorization"] = f"Bearer {key}"
+
+    def ask(self, request: Request, *, again: bool = True) -> Any:
+        """Return the answer, a JSON value; a text that is none as a text.
+
+        Args:
+            request: what to send.
+            again: whether it may be sent again when the server is busy, fails or is gone.
+
+        Raises:
+            Refused: the server answers with an error, still after all tries.
+            EvalError: it does not answer.
+        """
+        tries = self._server.retries if again else 0
+        for number in range(tries + 1):
+            last, wait = number == tries, min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2**number)
+            try:
+                status, text, asked_to_wait = self._sent(request)
+            except (OSError, http.client.HTTPException) as error:
+                if last or isinstance(error, ssl.SSLCertVerificationError):
+                    raise self._silent(error, number + 1) from None
+            else:
+                if status < http.HTTPStatus.MULTIPLE_CHOICES:
+                    return _value(text)
+                if last or status not in _AGAIN:
+                    raise Refused(status, text)
+                wait = max(wait, min(asked_to_wait, 2 * _LONGEST_WAIT_S))
+            time.sleep(wait)
+        raise AssertionError
+
+    def each(
+        self, requests: Sequence[Request], read: Callable[[int, Any], None], done: Callable[[], None] = lambda: None
+    ) -> None:
+        """Send requests side by side; give each answer, with its place, to `read` in the thread that called.
+
+        The first error ends it: what is not yet sent is not sent.
+        """
+        pool = ThreadPoolExecutor(max_workers=min(self._server.at_once, max(1, len(requests))))
+        try:
+            places = {pool.submit(self.ask, request): place for place, request in enumerate(requests)}
+            for answer in as_completed(places):
+                read(places[answer], answer.result())
+                done()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def error(self, request: Request, refusal: Refused) -> EvalError:
+        """Return the error to show for a refusal."""
+        if refusal.status in {401, 403}:
+            hint = "set [eval.server] key_env to the environment variable that holds its key"
+            return EvalError(f"{self.address} refuses the key ({refusal.status})", hint=hint)
+        return EvalError(f"{self.address}{request.path} answered {refusal.status}", hint=refusal.cause)
+
+    def _sent(self, request: Request) -> tuple[int, str, float]:
+        connection = self._connected()
+        body = None if request.body is None else json.dumps(request.body).encode()
+        try:
+            connection.request(request.method, self._path + request.path, body, self._headers)
+            answer = connection.getresponse()
+            raw = answer.read(MOST_BYTES + 1)
+        except BaseException:
+            connection.close()
+            raise
+        if len(raw) > MOST_BYTES:
+            connection.close()
+            raise EvalError(f"{self.address} sent an answer of more than {MOST_BYTES:,} bytes")
+        self._idle.append(connection)
+        return answer.status, raw.decode("utf-8", "replace"), _seconds(answer.headers.get("Retry-After", ""))
+
+    def _connected(self) -> http.client.HTTPConnection:
+        """Return a connection that no other thread uses."""
+        try:
+            return self._idle.pop()  # in one step, whatever thread
+        except IndexError:
+            made = http.client.HTTPSConnection if self._tls else http.client.HTTPConnection
+            return made(self._host, self._port, timeout=self._server.timeout_s)
+
+    def close(self) -> None:
+        """Close the connections that were kept."""
+        while self._idle:
+            self._idle.pop().close()
+
+    def _silent(self, error: Exception, tries: int) -> EvalError:
+        late = isinstance(error, TimeoutError)
+        what = f"no answer in {self._server.timeout_s:g} s" if late else type(error).__name__
+        return EvalError(
+            f"{self.address} does not answer ({what}, {tries} {'try' if tries == 1 else 'tries'})",
+            hint="is the server running? What was answered is kept: the same command goes on from there"
+            + ("; a larger [eval.server] timeout_s, or a smaller at_once, gives it more time" if late else ""),
+        )
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _seconds(header: str) -> float:
+    return float(header) if header.isdigit() else 0.0
+
+
+def chunks(size: int, of: int) -> Iterator[range]:
+    """Yield the places of so many things in pieces of a size."""
+    yield from (range(start, min(start + size, of)) for start in range(0, of, size))

@@ -1,0 +1,251 @@
+"""Policies behind a server: what each kind is asked and answers is what the same model answers in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flywheel.config import Config, EvalConfig, ModelConfig
+from flywheel.errors import ConfigError, EvalError, LikelihoodError, UsageError
+from flywheel.models.policy import PolicySet
+from flywheel.models.scoring import Draw
+from flywheel.models.served.policy import PIECE, ServedSet, open_policies
+from pydantic import ValidationError
+from tests.policy_server import PolicyServer, serving
+
+TOOLS = [{"type": "function", "function": {"name": "look_up", "parameters": {"type": "object", "properties": {}}}}]
+PROMPTS: list[list[dict[str, Any]]] = [[{"role": "user", "content": "word " * n}] for n in (3, 40, 1, 12)]
+OFFERED: list[Any] = [TOOLS, None, TOOLS, None]
+ANSWERS: list[dict[str, Any]] = [{"role": "assistant", "content": "yes " * n} for n in (1, 2, 9, 4)]
+KINDS = ("vllm", "sglang", "llama.cpp", "openai")
+SHA256 = "a" * 64
+
+
+@pytest.fixture(scope="module")
+def adapter(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A LoRA with random weights on both sides."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    folder = tmp_path_factory.mktemp("adapter")
+    torch.manual_seed(1)
+    model = AutoModelForCausalLM.from_pretrained(tiny_model)
+    made = get_peft_model(model, LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False))
+    made.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def here(tiny_model: Path) -> PolicySet:
+    return PolicySet(ModelConfig(base=str(tiny_model), dtype="float32"), EvalConfig())
+
+
+@pytest.fixture
+def server(tiny_model: Path, here: PolicySet) -> Iterator[PolicyServer]:
+    with serving(PolicyServer(tiny_model, here)) as state:
+        yield state
+
+
+def served(server: PolicyServer, memory: Any = None, **settings: Any) -> ServedSet:
+    cfg = EvalConfig.model_validate({"endpoint": server.url, "server": {"retries": 1, **settings}})
+    owner = open_policies(ModelConfig(base=str(server.model), dtype="float32"), cfg, memory)
+    assert isinstance(owner, ServedSet)
+    return owner
+
+
+class Kept(dict[str, Any]):
+    """A memory."""
+
+    def put(self, key: str, value: Any) -> None:
+        self[key] = value
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_greedy_answers_are_those_of_the_model_here(
+    kind: str, server: PolicyServer, here: PolicySet, adapter: Path
+) -> None:
+    server.kind = kind
+    if kind in {"openai", "llama.cpp"}:
+        server.adapters["shop-round-3"] = str(adapter)
+    with served(server, models={"3": "shop-round-3"} if server.adapters else {}) as owner:
+        assert owner.identity["kind"] == kind
+        for folder, sha256 in ((adapter, SHA256), (None, "")):
+            policy = owner.policy(folder, "round 3", sha256)
+            told = policy.generate(PROMPTS, OFFERED, max_new_tokens=8)
+            meant = here.policy(folder, "round 3", sha256).generate(PROMPTS, OFFERED, max_new_tokens=8)
+            assert [(a.message, a.tokens, a.well_formed) for a in told] == [
+                (a.message, a.tokens, a.well_formed) for a in meant
+            ]
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+def test_adapters_are_loaded_under_their_hash_and_unloaded(kind: str, server: PolicyServer, adapter: Path) -> None:
+    server.kind = kind
+    with served(server) as owner:
+        owner.policy(adapter, "round 3", SHA256).generate(PROMPTS, OFFERED, max_new_tokens=2)
+        assert server.adapters == {"flywheel-" + "a" * 16: str(adapter.resolve())}
+    assert server.adapters == {}
+
+
+def test_an_adapter_of_that_name_from_another_folder_is_refused(server: PolicyServer, adapter: Path) -> None:
+    server.adapters["flywheel-" + "a" * 16] = "/elsewhere"
+    with served(server) as owner, pytest.raises(EvalError, match="from another folder"):
+        owner.policy(adapter, "round 3", SHA256).generate(PROMPTS, OFFERED, max_new_tokens=2)
+
+
+def test_a_folder_is_named_as_the_server_sees_it(server: PolicyServer, adapter: Path, tmp_path: Path) -> None:
+    (tmp_path / "mount").symlink_to(adapter.parent)
+    with served(server, paths={str(adapter.parent): str(tmp_path / "mount")}) as owner:
+        owner.policy(adapter, "round 3", SHA256).generate(PROMPTS, OFFERED, max_new_tokens=2)
+        assert list(server.adapters.values()) == [str(tmp_path / "mount" / adapter.name)]
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+def test_log_probabilities_are_those_of_the_model_here(
+    kind: str, server: PolicyServer, here: PolicySet, adapter: Path
+) -> None:
+    server.kind = kind
+    with served(server) as owner:
+        told = owner.policy(adapter, "round 3", SHA256).log_prob(PROMPTS, OFFERED, ANSWERS)
+    meant = here.policy(adapter, "round 3", SHA256).log_prob(PROMPTS, OFFERED, ANSWERS)
+    assert [n for _, n in told] == [n for _, n in meant]
+    assert [p for p, _ in told] == pytest.approx([p for p, _ in meant], abs=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["llama.cpp", "openai"])
+def test_a_server_without_log_probabilities_says_so(kind: str, server: PolicyServer) -> None:
+    server.kind = kind
+    with served(server) as owner, pytest.raises(LikelihoodError, match=f"{kind} gives no log-probabilities"):
+        owner.policy(None, "base").log_prob(PROMPTS, OFFERED, ANSWERS)
+
+
+def test_draws_are_repeatable_and_differ_by_seed(server: PolicyServer) -> None:
+    with served(server) as owner:
+        drawn = [
+            [
+                a.text
+                for a in owner.policy(None, "base")
+                .drawing(Draw(2.0, seed))
+                .generate(PROMPTS, OFFERED, max_new_tokens=6)
+            ]
+            for seed in (1, 1, 2)
+        ]
+    assert drawn[0] == drawn[1] != drawn[2]
+    bodies = [body for path, body in server.seen if path == "/v1/completions"]
+    assert {(b["temperature"], b["top_p"], b["top_k"], b["repetition_penalty"]) for b in bodies} == {(2.0, 1.0, 0, 1.0)}
+    assert len({body["seed"] for body in bodies}) == 2 * len(PROMPTS)
+
+
+def test_the_chat_api_renders_and_parses_on_the_server(server: PolicyServer, here: PolicySet) -> None:
+    with served(server, api="chat") as owner:
+        policy = owner.policy(None, "base")
+        told = policy.generate(PROMPTS, OFFERED, max_new_tokens=8)
+        assert [a.message for a in told] == [
+            a.message for a in here.policy(None, "base").generate(PROMPTS, OFFERED, max_new_tokens=8)
+        ]
+        server.calls = [{"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}]
+        (call,) = policy.generate(PROMPTS[:1], OFFERED[:1], max_new_tokens=7)
+        assert call.well_formed
+        assert call.message["tool_calls"] == [{"id": "c1", "name": "look_up", "arguments": {}}]
+        assert call.message["reasoning"] == "I look it up."
+        server.calls[0]["function"]["arguments"] = '{"a": '
+        (broken,) = policy.generate(PROMPTS[:1], OFFERED[:1], max_new_tokens=6)
+        assert not broken.well_formed
+        assert broken.message["tool_calls"][0]["arguments"] is None
+        assert not owner.rendered_otherwise
+        server.begins = 1
+        policy.generate(PROMPTS, OFFERED, max_new_tokens=5)
+        assert owner.rendered_otherwise == {owner.base_sha256}
+
+
+@pytest.mark.parametrize("kind", ["vllm", "llama.cpp"])
+def test_another_model_that_answers_is_an_error(kind: str, server: PolicyServer) -> None:
+    server.kind, server.answers_as = kind, "gpt-5"
+    with served(server) as owner, pytest.raises(EvalError, match="`gpt-5` answered"):
+        owner.policy(None, "base").generate(PROMPTS, OFFERED, max_new_tokens=2)
+
+
+def test_another_tokenizer_is_an_error(server: PolicyServer) -> None:
+    server.begins = 1
+    with served(server) as owner, pytest.raises(EvalError, match="tokenizer"):
+        owner.policy(None, "base").generate(PROMPTS, OFFERED, max_new_tokens=2)
+
+
+def test_a_busy_server_is_asked_again_and_never_more_at_once_than_allowed(server: PolicyServer) -> None:
+    with served(server, at_once=3) as owner:
+        server.busy, server.most_at_once = 2, 0
+        assert len(owner.policy(None, "base").generate(PROMPTS * 3, OFFERED * 3, max_new_tokens=2)) == 12
+    assert 1 < server.most_at_once <= 3
+
+
+def test_a_server_that_dies_is_gone_on_with_where_it_was(server: PolicyServer, here: PolicySet) -> None:
+    prompts = [[{"role": "user", "content": f"word {n}"}] for n in range(PIECE + 8)]
+    none: list[None] = [None] * len(prompts)
+    kept, server.dies_after = Kept(), PIECE + 2
+    with served(server, kept, retries=0, at_once=2) as owner, pytest.raises(EvalError, match="does not answer") as told:
+        owner.policy(None, "base").generate(prompts, none, max_new_tokens=2)
+    assert "goes on from there" in (told.value.hint or "")
+    assert len(kept) == 1
+
+    server.dies_after, server.seen = -1, []
+    with served(server, kept) as owner:
+        answers = owner.policy(None, "base").generate(prompts, none, max_new_tokens=2)
+    assert len([path for path, _ in server.seen if path == "/v1/completions"]) == 8
+    meant = here.policy(None, "base").generate(prompts, none, max_new_tokens=2)
+    assert [a.message for a in answers] == [a.message for a in meant]
+
+
+def test_no_error_quotes_a_prompt(server: PolicyServer) -> None:
+    secret = [[{"role": "user", "content": "s3cret"}]]
+    with served(server, model="s3cret-model") as owner, pytest.raises(EvalError) as told:
+        owner.policy(None, "base").generate(secret, [None], max_new_tokens=2)
+    assert "404" in told.value.message
+    assert "s3cret" not in f"{told.value.message} {told.value.hint}"
+
+
+def test_the_key_comes_from_the_environment_alone(server: PolicyServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.key = "k3y"
+    with pytest.raises(EvalError, match="refuses the key"):
+        served(server)
+    with pytest.raises(UsageError, match="`MY_KEY` is not set"):
+        served(server, key_env="MY_KEY")
+    monkeypatch.setenv("MY_KEY", "k3y")
+    with served(server, key_env="MY_KEY") as owner:
+        assert "k3y" not in str(owner.identity)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "hosts", "allowed"),
+    [
+        ("http://localhost:8000/v1", [], True),
+        ("http://127.0.0.1:8000", [], True),
+        ("http://[::1]:8000/v1", [], True),
+        ("https://gpu.internal/v1", [], False),
+        ("https://gpu.internal/v1", ["gpu.internal"], True),
+        ("http://localhost.evil.example/v1", [], False),
+        ("http://127.0.0.1@evil.example/v1", [], False),
+        ("http://10.0.0.7/v1", ["localhost"], False),
+        ("ftp://localhost/v1", [], False),
+    ],
+)
+def test_prompts_go_to_this_machine_or_to_a_host_that_is_named(
+    endpoint: str,
+    hosts: list[str],
+    allowed: bool,  # noqa: FBT001
+) -> None:
+    settings = {"eval": {"endpoint": endpoint, "endpoint_hosts": hosts}}
+    if allowed:
+        assert Config.model_validate(settings).eval.endpoint == endpoint
+        return
+    with pytest.raises((ValidationError, ConfigError)):
+        Config.model_validate(settings)
+
+
+def test_no_proxy_of_the_environment_sees_a_prompt(server: PolicyServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    with served(server) as owner:
+        assert owner.policy(None, "base").generate(PROMPTS, OFFERED, max_new_tokens=2)
