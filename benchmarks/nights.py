@@ -109,7 +109,7 @@ batch_size = {min(self.max_cases, 50)}
 """
 
 
-FULL = Settings("embedded", "auto", 10, (2, 3), 60, 2, 120, 192, 16_000, 120, 64, -1)
+FULL = Settings("embedded", "auto", 10, (2, 3), 60, 2, 120, 192, 16_000, 120, 96, -1)
 SMALL = Settings("embedded", "auto", 5, (5, 3), 21, 2, 21, 40, 6_000, 42, 60, -1, "sft", (2, 14), 0.5)
 QUICK = Settings("", "float32", 4, (1, 2), 12, 2, 10, 8, 0, 10, 8, 2, again=(1, 4))
 SIZES = {"full": FULL, "small": SMALL, "quick": QUICK}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -10,6 +11,12 @@ from typing import Any
 
 import pytest
 from benchmarks import nights_figure
+from flywheel.config import EvalConfig, ModelConfig
+from flywheel.models.policy import PolicySet
+from flywheel_desk.serve import DESK
+from flywheel_warehouse.serve import COUNTER, WAREHOUSE
+from flywheel_worlds.nights import tasks_of
+from flywheel_worlds.talk import Scripted, Talk, World, play
 
 
 def line(
@@ -43,6 +50,28 @@ def test_the_table_counts_what_promotions_were_worth_and_the_figure_is_the_same_
     for name in ("one.svg", "two.svg"):
         nights_figure.plot(lines, tmp_path / name)
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("size", "world", "policy"),
+    [("FULL", WAREHOUSE, "expert"), ("FULL", DESK, "careful"), ("SMALL", COUNTER, "expert")],
+    ids=["warehouse", "desk", "counter"],
+)
+def test_every_right_action_can_be_written(
+    root: Path, monkeypatch: pytest.MonkeyPatch, size: str, world: World, policy: str
+) -> None:
+    monkeypatch.syspath_prepend(root / "benchmarks")
+    settings = getattr(importlib.import_module("nights"), size)
+    chat = PolicySet(ModelConfig(base=settings.base), EvalConfig()).chat
+    talks = [Talk(world, task, 0) for task in tasks_of(world, 1, 34)]
+    play(talks, Scripted(policy, world.policies[policy]), world.tools)
+    actions = [
+        chat.ids(chat.completion(talk.messages[:place], world.tools, action))
+        for talk in talks
+        for place, action in enumerate(talk.messages)
+        if action["role"] == "assistant"
+    ]
+    assert max(map(len, actions)) <= settings.max_new_tokens
 
 
 @pytest.mark.e2e
