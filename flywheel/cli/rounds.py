@@ -119,11 +119,14 @@ def _card_rows(card: DataCard, *, grouped: bool) -> list[list[str]]:
     users = f"{card.users:,} users{share}" if card.users else "users unknown"
     policies = _most_common(card.policies)
     unit = "attempts" if grouped else "rows"
+    long = f"{card.cut_in_evaluation:,} of the actions to learn have more tokens than eval.max_new_tokens"
+    cut = [["eval", f"{long} {card.max_new_tokens:,}: raise it, or they are cut off"]] if card.cut_in_evaluation else []
     return [
         ["fit", f"{card.fitting:,} {unit} in train.max_length {card.max_length:,}{longer_rows}"],
         ["tokens", f"median {unit[:-1]} {card.median_tokens:,}, longest {card.longest_tokens:,}; {loss}"],
         ["from", f"{builders}logs {_most_common(card.sources)}; policies {policies}; {users}"],
         ["template", card.rendering],
+        *cut,
     ]
 
 

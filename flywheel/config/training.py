@@ -24,6 +24,10 @@ class ModelConfig(Section):
         description="Weights' type in training and scoring. auto: bfloat16 on a CPU that multiplies it natively (AMX, "
         "AVX512-BF16), float32 elsewhere.",
     )
+    template_arguments: dict[str, bool | int | str] = Field(
+        default_factory=dict,
+        description="What production sets in the base model's chat template, such as enable_thinking = false.",
+    )
     download: bool = Field(
         default=False, description="Allow a hub name to be downloaded; otherwise only the local cache."
     )
@@ -139,6 +143,11 @@ class TrainConfig(Section):
         default="window",
         description="Longer rows are cut to their newest turns that fit, with a note in the prompt, or refused. Both "
         "are counted; an action is never cut.",
+    )
+    thoughts: Literal["keep", "drop"] = Field(
+        default="keep",
+        description="Whether a reasoning model's logged thoughts are learned with their actions (keep), or only read "
+        "before them (drop).",
     )
     max_refused: float = Field(
         default=1.0,

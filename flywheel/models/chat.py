@@ -9,6 +9,8 @@ Flywheel's own rendering, for templates without tools (SmolLM2's, say): one line
 A call whose arguments did not parse is rendered as its policy wrote it, name and all: the template renders it with a
 placeholder in the place of its arguments, which the logged text then takes.
 
+A reasoning model's thoughts (`thoughts.py`) are shown where its template shows them, each with its own action.
+
 Logs are hostile: a control token of the model in a message or a tool's description (such as `<|im_end|>`) is
 broken by a space, so that no text from a log can end a turn or begin one.
 """
@@ -23,6 +25,8 @@ from typing import TYPE_CHECKING, Any
 from flywheel.errors import FlywheelError, PrefixError, TemplateError
 from flywheel.extensions import Generation
 from flywheel.models.calls import is_complete_text, malformed_body, split_calls, split_reasoning
+from flywheel.models.prefixes import common_length
+from flywheel.models.thoughts import CLOSE, NAMES, OPEN, TAGS, end_of_thought, in_tags, way_of_thinking, without_opening
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -78,14 +82,21 @@ def _call_text(call: Mapping[str, Any]) -> str:
     return f"{CALL_START}{json.dumps({'name': call['name'], 'arguments': arguments}, ensure_ascii=False)}{CALL_END}"
 
 
-def _plain_message(message: Mapping[str, Any]) -> dict[str, str]:
+def _plain_message(message: Mapping[str, Any], thinks: str) -> dict[str, str]:
     content = message.get("content") or ""
     if message["role"] == "context":
         return _context_message(message)
     if message["role"] == "tool":
         return {"role": "user", "content": f"<tool_response>{content}</tool_response>"}
     calls = "\n".join(_call_text(c) for c in message.get("tool_calls") or [])
-    return {"role": str(message["role"]), "content": "\n".join(t for t in (str(content), calls) if t)}
+    plain = {"role": str(message["role"]), "content": "\n".join(t for t in (str(content), calls) if t)}
+    return plain | _thought(message, thinks)
+
+
+def _thought(message: Mapping[str, Any], thinks: str) -> dict[str, str]:
+    """Return an action's thought under the name that the template takes."""
+    thought = message.get("reasoning") if message["role"] == "assistant" and thinks in NAMES else None
+    return {thinks: str(thought)} if thought else {}
 
 
 def _context_message(message: Mapping[str, Any]) -> dict[str, str]:
@@ -93,9 +104,9 @@ def _context_message(message: Mapping[str, Any]) -> dict[str, str]:
     return {"role": "user", "content": f"[{message.get('name') or 'context'}] {message.get('content') or ''}"}
 
 
-def _plain_chat(messages: Messages, tools: Tools) -> list[dict[str, str]]:
+def _plain_chat(messages: Messages, tools: Tools, thinks: str = "") -> list[dict[str, str]]:
     """Return messages as plain text messages, the tools listed in the system message."""
-    plain = [_plain_message(m) for m in messages]
+    plain = [_plain_message(m, thinks) for m in messages]
     if not tools:
         return plain
     guide = f"Tools:\n{chr(10).join(_tool_line(t) for t in tools)}\nCall a tool with {CALL_START}{{...}}{CALL_END}."
@@ -104,12 +115,13 @@ def _plain_chat(messages: Messages, tools: Tools) -> list[dict[str, str]]:
     return [{"role": "system", "content": guide}, *plain]
 
 
-def native_message(message: Mapping[str, Any], *, as_text: bool = False) -> dict[str, Any]:
+def native_message(message: Mapping[str, Any], *, as_text: bool = False, thinks: str = "") -> dict[str, Any]:
     """Return a message in the form that tool-capable templates and trainers take, a name on tool results.
 
     Args:
         message: as `flywheel.records.Message`.
         as_text: whether arguments are a JSON text instead of an object; almost no template takes that.
+        thinks: the name under which the template takes a thought; without one it is left out.
     """
     if message["role"] == "context":
         return dict(_context_message(message))
@@ -132,7 +144,7 @@ def native_message(message: Mapping[str, Any], *, as_text: bool = False) -> dict
         texts = [_call_text(c) for c in calls if c.get("arguments") is None]
         kept["content"] = "\n".join(t for t in (str(kept.get("content") or ""), *texts) if t)
     kept.setdefault("content", "")
-    return kept
+    return kept | _thought(message, thinks)
 
 
 def _defused(value: Any, control: re.Pattern[str]) -> Any:
@@ -197,6 +209,8 @@ class ChatFormat:
             raise FlywheelError("the base model has no chat template", hint="choose an instruction-tuned base model")
         self.tokenizer = tokenizer
         special = {str(t) for t in tokenizer.added_tokens_decoder.values() if t.special}
+        self._thinks = way_of_thinking(self._untooled, tokenizer.get_added_vocab())
+        special |= {OPEN, CLOSE} if self._thinks else set()
         control = sorted({*special, *tokenizer.all_special_tokens} - {CALL_START, CALL_END, ""}, key=len, reverse=True)
         self._control = re.compile("|".join(map(re.escape, control)) or r"(?!)")
         self.arguments = next((form for form in ("object", "text") if self._knows_tools(as_text=form == "text")), None)
@@ -206,6 +220,14 @@ class ChatFormat:
     def native_tools(self) -> bool:
         """Whether the model's own template renders tools; else flywheel's rendering is used."""
         return self.arguments is not None
+
+    @property
+    def thinks(self) -> bool:
+        """Whether thoughts are rendered: the base model is a reasoning model."""
+        return bool(self._thinks)
+
+    def _untooled(self, messages: Sequence[Mapping[str, Any]], generation_prompt: bool) -> str:  # noqa: FBT001 - one use
+        return self._apply(messages, None, generation_prompt=generation_prompt)
 
     def _knows_tools(self, *, as_text: bool) -> bool:
         """Whether the template shows an offered tool, a call with its arguments as they are, and a tool's result."""
@@ -248,9 +270,9 @@ class ChatFormat:
         messages, tools = _defused(list(messages), self._control), _defused(tools, self._control)
         if self.native_tools:
             held, texts = _held(messages) if self.shows_malformed else (messages, {})
-            native = [native_message(m, as_text=self.arguments == "text") for m in held]
+            native = [native_message(m, as_text=self.arguments == "text", thinks=self._thinks) for m in held]
             return _put_back(self._apply(native, tools, generation_prompt=generation_prompt), texts)
-        return self._apply(_plain_chat(messages, tools), None, generation_prompt=generation_prompt)
+        return self._apply(_plain_chat(messages, tools, self._thinks), None, generation_prompt=generation_prompt)
 
     def shown(self, text: str) -> str:
         """Return a text of a message as a rendering shows it: with its control tokens broken."""
@@ -281,20 +303,61 @@ class ChatFormat:
         return self._render(messages, tools, generation_prompt=False)
 
     def completion(self, messages: Messages, tools: Tools, action: Mapping[str, Any]) -> str:
-        """Return the text of an action as the model would write it, ending with its end-of-turn token.
+        """Return the text of an action as the model would write it: its thought, its words and calls, its end of turn.
 
         Raises:
             TemplateError: the template raises, or (`PrefixError`) shows the prompt otherwise when an action follows.
         """
-        before = self.prompt(messages, tools)
+        whole = before = self.prompt(messages, tools)
         rendered = self._render([*messages, action], tools, generation_prompt=False)
+        if self._thinks == TAGS:  # a prompt may open a thought, which the template then leaves out
+            before = without_opening(whole)
         if not rendered.startswith(before):
             raise PrefixError(
                 "the chat template is not prefix-preserving: a prompt renders differently when an action follows",
                 hint="use a chat template that does not rewrite earlier turns",
             )
         text, end = rendered[len(before) :], str(self.tokenizer.eos_token)
+        if self._thinks == TAGS:
+            text = in_tags(self.shown(str(action.get("reasoning") or "")), whole[len(before) :]) + text
         return text[: text.index(end) + len(end)] if end in text else text.rstrip("\n") + end
+
+    def parts(
+        self, messages: Messages, tools: Tools, action: Mapping[str, Any], *, thoughts: bool = True
+    ) -> tuple[str, str]:
+        """Return the text of an action in two parts: its thought where that is context, and what is learned.
+
+        A block without any thought is never learned: a log that keeps no thoughts must not teach to stop thinking.
+
+        Args:
+            messages: before the action.
+            tools: at hand.
+            action: the assistant message.
+            thoughts: whether logged thoughts are learned.
+
+        Raises:
+            TemplateError: as `completion`.
+        """
+        text = self.completion(messages, tools, action)
+        learned = not self._thinks or (thoughts and action.get("reasoning"))
+        end = 0 if learned else end_of_thought(text)
+        return text[:end], text[end:]
+
+    def action_ids(
+        self, messages: Messages, tools: Tools, action: Mapping[str, Any], *, thoughts: bool = True
+    ) -> tuple[list[int], int]:
+        """Return an action's token ids, and how many of them, at the beginning, are context; see `parts`."""
+        return self.part_ids(*self.parts(messages, tools, action, thoughts=thoughts))
+
+    def part_ids(self, context: str, learned: str) -> tuple[list[int], int]:
+        """Return the token ids of an action's two parts, as one text, and how many of them are the first part's."""
+        ids = self.ids(context + learned)
+        if not context:
+            return ids, 0
+        if not self.tokenizer.is_fast:  # no offsets: what both texts begin with
+            return ids, common_length(ids, self.ids(context))
+        spans = self.tokenizer(context + learned, add_special_tokens=False, return_offsets_mapping=True)
+        return ids, sum(end <= len(context) for _, end in spans["offset_mapping"])
 
     def parse(self, text: str, tools: Tools) -> Generation:
         """Return what the model wrote as an assistant message."""

@@ -51,9 +51,12 @@ class Measured:
 
 def rendering(chat: ChatFormat) -> str:
     """Return a sentence on how tools are rendered."""
+    thoughts = "; thoughts as production showed them" if chat.thinks else ""
     if chat.arguments is None:
-        return "the base model's template knows no tools: flywheel's own rendering is used, in training and scoring"
-    return f"the base model's own template, tool arguments as {'an object' if chat.arguments == 'object' else 'a text'}"
+        own = "the base model's template knows no tools: flywheel's own rendering is used, in training and scoring"
+        return own + thoughts
+    form = "an object" if chat.arguments == "object" else "a text"
+    return f"the base model's own template, tool arguments as {form}{thoughts}"
 
 
 def lint_row(chat: ChatFormat, row: Mapping[str, Any], sides: Sequence[str]) -> Measured:

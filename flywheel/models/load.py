@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flywheel.config import ModelConfig
-from flywheel.errors import FlywheelError
+from flywheel.errors import ConfigError, FlywheelError
 from flywheel.io.files import atomic_folder, hash_file, read_json, write_json
 
 if TYPE_CHECKING:
@@ -172,8 +173,26 @@ def base_identity(cfg: ModelConfig) -> BaseModelInfo:
     """
     path = _locate(cfg)
     hashes = [_hash_of(f) for f in (*_weight_files(path), *_reading_files(path))]
+    if cfg.template_arguments:
+        hashes.append(hashlib.sha256(_arguments(cfg).encode()).hexdigest())
     sha256 = hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
     return BaseModelInfo(path, sha256)
+
+
+def _arguments(cfg: ModelConfig) -> str:
+    """Return the configured arguments of the chat template as its first lines.
+
+    Raises:
+        ConfigError: a name is none that a template can read.
+    """
+    odd = [name for name in cfg.template_arguments if not name.isidentifier() or name in ("messages", "tools")]
+    if odd:
+        raise ConfigError(
+            f"`{odd[0]}` cannot be set in a chat template",
+            hint="[model] template_arguments = {enable_thinking = false}",
+        )
+    values = {name: json.dumps(value) for name, value in sorted(cfg.template_arguments.items())}
+    return "".join(f"{{%- set {name} = {value} -%}}" for name, value in values.items())
 
 
 def _dequantised(info: BaseModelInfo) -> Path:
@@ -275,6 +294,8 @@ def load_tokenizer(cfg: ModelConfig) -> PreTrainedTokenizerBase:
         tokenizer = AutoTokenizer.from_pretrained(str(base_folder(cfg)), trust_remote_code=False, local_files_only=True)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
+    if cfg.template_arguments and tokenizer.chat_template:
+        tokenizer.chat_template = _arguments(cfg) + tokenizer.chat_template
     return tokenizer
 
 

@@ -25,8 +25,17 @@ def segments(
     prompt: Sequence[Mapping[str, Any]],
     tools: list[dict[str, Any]] | None,
     answer: Sequence[Mapping[str, Any]],
+    *,
+    thoughts: bool = True,
 ) -> list[Segment]:
     """Return the segments of a prompt and what follows it: one action, or actions with what came back between them.
+
+    Args:
+        chat: how the base model reads and writes.
+        prompt: the messages before.
+        tools: at hand.
+        answer: the messages that follow.
+        thoughts: whether logged thoughts are trained.
 
     Raises:
         FlywheelError: the template renders a prompt differently when an action follows.
@@ -36,9 +45,10 @@ def segments(
     for message in answer:
         if message["role"] == "assistant":
             before = chat.prompt(history, tools)
-            action = chat.completion(history, tools, message)
-            rendered += [_segment(chat, before[end:], trained=False), _segment(chat, action, trained=True)]
-            end = len(before) + len(action)
+            context, action = chat.parts(history, tools, message, thoughts=thoughts)
+            seen = before[end:] + context
+            rendered += [_segment(chat, seen, trained=False), _segment(chat, action, trained=True)]
+            end = len(before) + len(context) + len(action)
         history.append(message)
     return rendered
 

@@ -23,10 +23,14 @@ _EPISODES = {  # of each side: the column with its episode
 
 
 class Rendered(NamedTuple):
-    """Tokens of a sequence and the windows [start, end) of its actions."""
+    """Tokens of a sequence, the windows [start, end) of it that are trained, and where the action of each begins.
+
+    An action begins before its window where its thought is context.
+    """
 
     ids: tuple[int, ...]
     windows: tuple[tuple[int, int], ...]
+    begins: tuple[int, ...]
 
 
 def attempt_rows(
@@ -36,6 +40,7 @@ def attempt_rows(
     chat: ChatFormat,
     *,
     one_text: bool = False,
+    thoughts: bool = True,
 ) -> list[Rendered]:
     """Return a conversation's actions as sequences; steps that continue one another are one with several windows.
 
@@ -45,6 +50,7 @@ def attempt_rows(
         tools: that were offered.
         chat: how the base model reads and writes.
         one_text: whether prompt and action must have the same tokens in one text, as systems read them that take texts.
+        thoughts: whether logged thoughts are trained.
 
     Raises:
         TemplateError: the template raises, or rewrites what precedes an action; or (`SeamError`) the tokenizer joins
@@ -54,36 +60,43 @@ def attempt_rows(
     before = list(prompt)
     for message in messages:
         if message["role"] == "assistant":
-            shown, action = chat.prompt(before, tools), chat.completion(before, tools, message)
+            shown = chat.prompt(before, tools)
             start = chat.ids(shown)
-            ids = (*start, *chat.ids(action))
-            if one_text and chat.ids(shown + action) != list(ids):
+            context, learned = chat.parts(before, tools, message, thoughts=thoughts)
+            action, read = chat.part_ids(context, learned)
+            ids = (*start, *action)
+            if one_text and chat.ids(shown + context + learned) != list(ids):
                 raise SeamError("the tokenizer joins the end of a prompt with the beginning of an action")
-            row = Rendered(ids, ((len(start), len(ids)),))
+            row = Rendered(ids, ((len(start) + read, len(ids)),), (len(start),))
             if rows and ids[: len(rows[-1].ids)] == rows[-1].ids:
-                row = Rendered(ids, (*rows.pop().windows, *row.windows))
+                earlier = rows.pop()
+                row = Rendered(ids, (*earlier.windows, *row.windows), (*earlier.begins, *row.begins))
             rows.append(row)
         before.append(message)
     return rows
 
 
 def logged(log_probs: Sequence[Mapping[str, Any]] | None, rows: Sequence[Rendered]) -> list[list[float]] | None:
-    """Return each action's logged log-probabilities, if they are of exactly the tokens that are trained.
+    """Return the logged log-probabilities of each action's trained tokens, if those logged are exactly the action's.
 
     Args:
         log_probs: {ids, log_probs} of each action, as logged; None where they were not.
         rows: of the attempt.
     """
-    windows = [row.ids[a:b] for row in rows for a, b in row.windows]
-    if log_probs is None or len(log_probs) != len(windows):
+    actions = [(row.ids[begin:b], b - a) for row in rows for begin, (a, b) in zip(row.begins, row.windows, strict=True)]
+    if log_probs is None or len(log_probs) != len(actions):
         return None
-    fits = all(
-        list(w) == list(t["ids"]) and len(t["log_probs"]) == len(w) for w, t in zip(windows, log_probs, strict=True)
-    )
-    return [[float(x) for x in t["log_probs"]] for t in log_probs] if fits else None
+    known = []
+    for (ids, trained), one in zip(actions, log_probs, strict=True):
+        if list(ids) != list(one["ids"]) or len(one["log_probs"]) != len(ids):
+            return None
+        known.append([float(x) for x in one["log_probs"][len(ids) - trained :]])
+    return known
 
 
-def token_rows(form: str, row: Row, chat: ChatFormat, policies: Mapping[str, str | None]) -> list[TokenRow]:
+def token_rows(
+    form: str, row: Row, chat: ChatFormat, policies: Mapping[str, str | None], *, thoughts: bool = True
+) -> list[TokenRow]:
     """Return the token rows of one mined row, side by side, or member by member.
 
     Args:
@@ -91,24 +104,29 @@ def token_rows(form: str, row: Row, chat: ChatFormat, policies: Mapping[str, str
         row: as `flywheel.stages.datasets.export.mined_rows` returns it.
         chat: how the base model reads and writes.
         policies: what acted in each episode; groups know it themselves.
+        thoughts: whether logged thoughts are trained.
 
     Raises:
         TemplateError: the template cannot render it.
     """
+
+    def rendered(messages: Sequence[Mapping[str, Any]]) -> list[Rendered]:
+        return attempt_rows(messages, row["prompt"], row["tools"], chat, one_text=True, thoughts=thoughts)
+
     if form == GROUPS.exported:
-        return [part for member in range(len(row["completions"])) for part in _member(row, member, chat)]
-    return [part for side in _EPISODES[form] for part in _action(form, row, side, chat, policies)]
+        return [part for i, messages in enumerate(row["completions"]) for part in _member(row, i, rendered(messages))]
+    return [part for side in _EPISODES[form] for part in _action(form, row, side, rendered(row[side]), policies)]
 
 
-def _action(form: str, row: Row, side: str, chat: ChatFormat, policies: Mapping[str, str | None]) -> Iterator[TokenRow]:
+def _action(
+    form: str, row: Row, side: str, rendered: Sequence[Rendered], policies: Mapping[str, str | None]
+) -> Iterator[TokenRow]:
     episode = row[_EPISODES[form][side]]
     facts = {name: row[name] for name in ("label", "margin", "weight") if name in row}
-    rendered = attempt_rows(row[side], row["prompt"], row["tools"], chat, one_text=True)
     yield from _parts(form, row, side, rendered, episode=episode, policy=policies.get(episode), **facts)
 
 
-def _member(row: Row, i: int, chat: ChatFormat) -> Iterator[TokenRow]:
-    rendered = attempt_rows(row["completions"][i], row["prompt"], row["tools"], chat, one_text=True)
+def _member(row: Row, i: int, rendered: Sequence[Rendered]) -> Iterator[TokenRow]:
     known = logged(row["log_probs"][i] if row["log_probs"] else None, rendered)
     steps = row["step_advantages"][i] if row["step_advantages"] else []
     actions, at = sum(len(part.windows) for part in rendered), 0
@@ -127,8 +145,8 @@ def _member(row: Row, i: int, chat: ChatFormat) -> Iterator[TokenRow]:
 
 
 def _parts(form: str, row: Row, side: str, rendered: Sequence[Rendered], **facts: Any) -> Iterator[TokenRow]:
-    for part, (ids, windows) in enumerate(rendered):
-        start = windows[0][0]
+    for part, (ids, windows, begins) in enumerate(rendered):
+        start = begins[0]
         yield TokenRow(
             id=f"{row['id']}/{side}/{part}",
             form=form,

@@ -121,6 +121,12 @@ class DataCard(Record):
         default=0, ge=0, description="Rows of which only the newest turns fit: the prompt notes what is left out."
     )
     too_long: int = Field(ge=0, description="Rows that do not fit either way: they are refused, never cut.")
+    cut_in_evaluation: int = Field(
+        default=0,
+        ge=0,
+        description="Actions to learn that are longer than eval.max_new_tokens: an evaluation would cut them off.",
+    )
+    max_new_tokens: int = Field(default=0, ge=0, description="eval.max_new_tokens.")
     mean_trained: list[float] = Field(description="Mean trained tokens of each side: chosen, rejected.")
     longer_wins: float | None = Field(description="Share of pairs whose longer side is the chosen one, ties as halves.")
     mix: dict[str, int] = Field(

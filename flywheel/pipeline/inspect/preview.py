@@ -24,13 +24,11 @@ def preview(ctx: Context, table: TrainedTable, record: Mapping[str, Any]) -> tup
     try:
         chat = ChatFormat(load_tokenizer(ctx.config.model))
         prompt, note = _as_trained(ctx, chat, table, record)
-        sides = [
-            Preview(
-                side=name,
-                segments=[PreviewSegment(**part._asdict()) for part in segments(chat, prompt, record["tools"], answer)],
-            )
-            for name, answer in _sides(table, record)
-        ]
+        learns = ctx.config.train.thoughts == "keep"
+        sides = []
+        for name, answer in _sides(table, record):
+            parts = segments(chat, prompt, record["tools"], answer, thoughts=learns)
+            sides.append(Preview(side=name, segments=[PreviewSegment(**part._asdict()) for part in parts]))
     except FlywheelError as error:
         return [], f"no preview: {error.message}"
     return sides, rendering(chat) + note

@@ -16,14 +16,15 @@ from flywheel.pipeline.context import Context
 from flywheel.pipeline.train.length import Fitted
 from flywheel.pipeline.train.mix import mix_of
 from flywheel.records import DataCard
-from flywheel.records.methods import EXAMPLES, PAIRS, Dataset
+from flywheel.records.methods import EXAMPLES, GROUPS, PAIRS, SCENARIOS, Dataset
 
 
 def make_card(ctx: Context, fitted: Fitted, dataset: Dataset) -> DataCard:
     """Return the card of the rows that a round trains."""
     lengths = [prompt + max(sides) for prompt, *sides in fitted.tokens]
     sides = [sides for _, *sides in fitted.tokens]
-    limit = ctx.config.train.max_length
+    limit, written = ctx.config.train.max_length, ctx.config.eval.max_new_tokens
+    single = dataset not in {GROUPS, SCENARIOS}  # others are of several actions
     return DataCard(
         rendering=fitted.rendering,
         tokens=sum(lengths),
@@ -34,6 +35,8 @@ def make_card(ctx: Context, fitted: Fitted, dataset: Dataset) -> DataCard:
         windowed=fitted.windowed,
         too_long=fitted.refused + sum(n > limit for n in lengths),
         max_length=limit,
+        cut_in_evaluation=sum(tokens[0] > written for tokens in sides) if single else 0,
+        max_new_tokens=written,
         mean_trained=_means(sides),
         longer_wins=longer_wins(sides),
         mix=mix_of(fitted.rows),

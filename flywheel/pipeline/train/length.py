@@ -191,7 +191,7 @@ def _measured(ctx: Context, rows: Sequence[Row], method: Method) -> Fitted:
     dataset = METHODS[method].dataset
     replay_tokens = ctx.config.train.replay_tokens if dataset is SCENARIOS else 0
     text_sha256 = files.hash_text(dataset_text(rows))
-    key = content_id("tokens", 1, text_sha256, base_identity(ctx.config.model).sha256, method, replay_tokens)
+    key = content_id("tokens", 2, text_sha256, base_identity(ctx.config.model).sha256, method, replay_tokens)
     cached = ctx.store.cached("tokens", key)
     if cached is None:
         chat = ChatFormat(load_tokenizer(ctx.config.model))

@@ -6,7 +6,7 @@ significance too. The thresholds are engineering choices, not published constant
 
     window       which episodes are compared, what is set aside, and one row each with all that monitors read
     signals      decoupling, praise, goodhart: do the signals still measure success?
-    behaviour    action_mix, broken_calls, questions, length, lists, emoji, flattery: what does the policy do more?
+    behaviour    action_mix, broken_calls, questions, thinking, length, lists, emoji, flattery: what does it do more?
     people       users, credit: for whom is it better, and what is the credit based on?
 """
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from flywheel.config import MonitorsConfig
 from flywheel.records import MonitorRow
-from flywheel.stages.monitors.behaviour import action_mix, rates, style
+from flywheel.stages.monitors.behaviour import action_mix, rates, style, thinking
 from flywheel.stages.monitors.people import credit, users
 from flywheel.stages.monitors.signals import decoupling, goodhart, praise
 from flywheel.stages.monitors.window import Serving, Windows, compare_windows, not_ahead, worst
@@ -69,6 +69,7 @@ def _rows(windows: Windows, cfg: MonitorsConfig, audit: str | None) -> list[Moni
         goodhart(windows, cfg),
         action_mix(windows, cfg),
         *rates(windows, cfg),
+        thinking(windows, cfg),
         *style(windows, cfg),
         users(windows, cfg),
         credit(windows, cfg),

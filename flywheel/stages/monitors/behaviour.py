@@ -1,4 +1,4 @@
-"""What does the policy do more? The mix of its actions, broken calls, questions, length and flattery.
+"""What does the policy do more? The mix of its actions, broken calls, questions, thoughts, length, flattery.
 
 In: `Windows`. Out: `MonitorRow`s. Where both sides tried the same tasks, only these are compared: a policy is not to
 blame for what it was asked. Style can be red only there.
@@ -154,6 +154,31 @@ def _growth(name: str, kind: str, before: Estimate, now: Estimate) -> MonitorRow
         red=_RATE_RATIO,
         n=now.n,
         sentence=f"{kind}: {percent(before.value)} → {percent(now.value)} of actions",
+    )
+
+
+def thinking(windows: Windows, cfg: MonitorsConfig) -> MonitorRow:
+    """Whether a policy thinks less often before it acts; amber at most, for the reference may be another model."""
+    if windows.why_not:
+        return unknown("thinking", windows.why_not)
+    steps = _on_shared_tasks(windows, windows.steps)[0]
+    by_episode = steps.group_by("episode_id", "now").agg(all=pl.len(), thinks=pl.col("thinks").sum()).sort("episode_id")
+    sides = [by_episode.filter(now=side) for side in (False, True)]
+    if min(side.height for side in sides) < cfg.min_episodes:
+        return unknown("thinking", "too few episodes of a side")
+    before, now = (ratio(side["thinks"].to_list(), side["all"].to_list()) for side in sides)
+    if before.value == 0:
+        sentence = "no action before the window holds a thought"
+        return MonitorRow(monitor="thinking", level="green", amber=1.0, n=now.n, sentence=sentence)
+    less = before.value - now.value
+    certain = less > max(_LEAST_CHANGE, _Z_95 * math.hypot(before.error, now.error))
+    return MonitorRow(
+        monitor="thinking",
+        level="amber" if certain else "green",
+        value=round(now.value / before.value, 6),
+        amber=1.0,
+        n=now.n,
+        sentence=f"thoughts: before {percent(before.value)} → {percent(now.value)} of actions",
     )
 
 

@@ -42,7 +42,7 @@ class Windows(NamedTuple):
     label: str  # which episodes are compared with which
     # episode_id, task_id, user, policy, started, now, proxy, verified, praise, speaks_for, value
     episodes: pl.DataFrame
-    steps: pl.DataFrame  # episode_id, task_id, now, content, tool_names, malformed
+    steps: pl.DataFrame  # episode_id, task_id, now, content, thinks, tool_names, malformed
     levels: pl.DataFrame  # level of the credit of each step of the window
     why_not: str  # why there is no reference; '' when there is
     aside: str = ""  # what is on neither side, and why
@@ -86,8 +86,11 @@ def compare_windows(  # noqa: PLR0913 - four tables and their context
         .sort("episode_id")
     )
     acts = (
-        steps.with_columns(content=pl.col("action").str.json_path_match("$.content").fill_null(""))
-        .select("episode_id", "task_id", "index", "content", "tool_names", "malformed")
+        steps.with_columns(
+            content=pl.col("action").str.json_path_match("$.content").fill_null(""),
+            thinks=pl.col("action").str.json_path_match("$.reasoning").fill_null("") != "",
+        )
+        .select("episode_id", "task_id", "index", "content", "thinks", "tool_names", "malformed")
         .sort("episode_id", "index")
     )
     levels = returns.filter(pl.col("step").is_not_null()).select("episode_id", "level")

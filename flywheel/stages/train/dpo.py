@@ -159,6 +159,11 @@ def _train_by_trl(spec: TrainSpec, tokenizer: Any, started: float) -> TrainResul
     raw = read_rows(spec.data)
     pairs = [row for row in raw if "chosen" in row]
     data = _tokenised(pairs, tokenizer, cfg)
+    if any("chosen_thought" in row or "rejected_thought" in row for row in data.rows):
+        raise TrainError(
+            "a loss of TRL's own would train thoughts that are not to be learned",
+            hint="remove loss_type and other losses from [train.trl], or choose train.method = 'sft'",
+        )
     loss = (
         {} if "loss_type" in cfg.trl else {"loss_type": ["sigmoid", "sft"], "loss_weights": [1.0, cfg.dpo_sft_weight]}
     )

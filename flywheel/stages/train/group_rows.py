@@ -35,14 +35,7 @@ class Member:
         return tuple(a for a, n in zip(actions, lengths, strict=True) for _ in range(n))
 
 
-def member_rows(
-    messages: Sequence[dict[str, Any]], prompt: list[dict[str, Any]], tools: Any, chat: ChatFormat
-) -> list[Row]:
-    """Return a conversation's actions as rows; steps that continue one another are one row with several windows."""
-    return [Row(*part) for part in attempt_rows(messages, prompt, tools, chat)]
-
-
-def _behaviour(row: dict[str, Any], i: int, rows: Sequence[Row]) -> tuple[str, tuple[float, ...] | None, float]:
+def _behaviour(row: dict[str, Any], i: int, rows: Sequence[Rendered]) -> tuple[str, tuple[float, ...] | None, float]:
     """Return whose adapter can score a member again ("": none), what was logged, and the sampling temperature.
 
     A row without temperatures is one whose policies sampled at temperature 1.
@@ -50,12 +43,12 @@ def _behaviour(row: dict[str, Any], i: int, rows: Sequence[Row]) -> tuple[str, t
     temperature = row["temperatures"][i] if row.get("temperatures") else 1.0
     log_probs = row["log_probs"][i] if row.get("log_probs") else None
     name = str(row["policies"][i] or "") if temperature is not None else ""
-    by_action = logged(log_probs, [Rendered(row.ids, row.windows) for row in rows])
+    by_action = logged(log_probs, rows)
     known = None if by_action is None else tuple(x for action in by_action for x in action)
     return name, known, 1.0 if temperature is None else float(temperature)
 
 
-def _actions(row: dict[str, Any], i: int, rows: Sequence[Row]) -> tuple[float, ...]:
+def _actions(row: dict[str, Any], i: int, rows: Sequence[Rendered]) -> tuple[float, ...]:
     """Return the advantage of each action of a member; a row without any by step has one for the whole member."""
     n = sum(len(r.windows) for r in rows)
     steps = row["step_advantages"][i] if row.get("step_advantages") else ()
@@ -81,13 +74,15 @@ def read_groups(rows: Sequence[dict[str, Any]], chat: ChatFormat, cfg: TrainConf
     for row in rows:
         group = []
         for i, messages in enumerate(row["completions"]):
-            member, total = tuple(member_rows(messages, row["prompt"], row["tools"], chat)), total + 1
+            member = attempt_rows(messages, row["prompt"], row["tools"], chat, thoughts=cfg.thoughts == "keep")
+            total += 1
             if not member or max(len(r.ids) for r in member) > cfg.max_length:
                 refused += 1
                 continue
             actions = _actions(row, i, member)
             advantage = math.fsum(actions) / len(actions)
-            group.append(Member(member, advantage, *_behaviour(row, i, member), actions))
+            rows_ = tuple(Row(part.ids, part.windows) for part in member)
+            group.append(Member(rows_, advantage, *_behaviour(row, i, member), actions))
         if len(group) > 1:
             groups.append(group)
     if not groups or refused / total > cfg.max_refused:

@@ -26,7 +26,7 @@ from flywheel.stages.train import losses
 from flywheel.stages.train.kl import KlStop, Probe
 from flywheel.stages.train.offline import PASS_TOKENS, Items, Logged, Order, collate, prepare_items
 from flywheel.stages.train.reference import ReferenceCache, score_once
-from flywheel.stages.train.rows import answers, tokenise
+from flywheel.stages.train.rows import answer, answers, tokenise
 from flywheel.stages.train.sharing.tree import Row
 from flywheel.stages.train.trl_common import finish, prepare, recorder, take_steps, trl_arguments, with_adapter
 
@@ -118,12 +118,12 @@ def _rows(
     data = tokenise(list(raw), chat, ("completion",), cfg)
     rows, plain, hinted = [], [], []
     for place, tokens in zip(data.kept, data.rows, strict=True):
-        row, action = raw[place], tokens["completion_ids"]
+        row, thought, action = raw[place], tokens.get("completion_thought", []), tokens["completion_ids"]
         before = chat.ids(chat.prompt(with_hint(row["prompt"], row["hint"]), row["tools"]))
-        if len(before) + len(action) <= cfg.max_length:
+        if len(before) + len(thought) + len(action) <= cfg.max_length:
             rows.append(row)
             plain += answers(tokens)
-            hinted += answers({"prompt_ids": before, "completion_ids": action})
+            hinted.append(answer(before + thought, action))
     if not rows:
         raise TrainError("no action fits together with its hint", hint="raise train.max_length (memory grows with it)")
     return rows, plain, hinted, len(raw) - len(rows)

@@ -23,7 +23,7 @@ from flywheel.models.load import load_tokenizer
 from flywheel.stages.train import losses
 from flywheel.stages.train.kl import KlStop, Probe, slower
 from flywheel.stages.train.offline import Logged, Order, collate, prepare_items
-from flywheel.stages.train.rows import tokenise
+from flywheel.stages.train.rows import answer, context, tokenise
 from flywheel.stages.train.sharing.tree import Row
 from flywheel.stages.train.trl_common import finish, prepare, recorder, take_steps, trl_arguments, with_adapter
 
@@ -50,9 +50,9 @@ def action_rows(rows: list[dict[str, list[int]]]) -> list[list[Row]]:
     """Return each action's row, and the row of its prompt with the next row's action."""
     items = []
     for row, other in zip(rows, [*rows[1:], *rows[:1]], strict=True):
-        prompt = row["prompt_ids"]
-        both = (row["completion_ids"], other["completion_ids"])
-        items.append([Row((*prompt, *ids), ((len(prompt), len(prompt) + len(ids)),)) for ids in both])
+        own = answer(context(row, "completion"), row["completion_ids"])
+        others = answer(row["prompt_ids"] + other.get("completion_thought", []), other["completion_ids"])
+        items.append([own, others])
     return items
 
 

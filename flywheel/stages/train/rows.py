@@ -1,7 +1,8 @@
 """From a round's JSONL dataset to tokens: exactly what will be trained, refused rows counted, nothing truncated.
 
 A row's tokens are those of its prompt followed by those of its action, tokenised apart, as generation sees them. Only
-action tokens are in the loss: tool results and user text are part of prompts.
+action tokens are in the loss: tool results and user text are part of prompts. A thought that is not learned
+(`train.thoughts`) is context of its own side.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ _NO_LOSS = -100
 @dataclass(frozen=True)
 class Tokenised:
     """Rows as token ids: `prompt_ids` and one list for each side, with the number refused for their length.
+
+    A side whose thought is context has that under `<side>_thought`, in front of its ids.
 
     `kept` are the positions of the rows that were not refused. `tokens` counts what one pass over the rows computes and
     `longest` the costliest row: the prompt once for each side.
@@ -55,27 +58,37 @@ def tokenise(rows: list[dict[str, Any]], chat: ChatFormat, sides: tuple[str, ...
     for place, row in enumerate(rows):
         prompt = chat.ids(chat.prompt(row["prompt"], row["tools"]))
         own = sides_of(row, sides)
-        answers = {s: chat.ids(chat.completion(row["prompt"], row["tools"], row[s][0])) for s in own}
-        if len(prompt) + max(len(a) for a in answers.values()) <= cfg.max_length:
+        actions = {
+            s: chat.action_ids(row["prompt"], row["tools"], row[s][0], thoughts=cfg.thoughts == "keep") for s in own
+        }
+        if len(prompt) + max(len(ids) for ids, _ in actions.values()) <= cfg.max_length:
             places.append(place)
-            kept.append({"prompt_ids": prompt, **{f"{s}_ids": a for s, a in answers.items()}})
+            thoughts = {f"{s}_thought": ids[:context] for s, (ids, context) in actions.items() if context}
+            kept.append({"prompt_ids": prompt, **thoughts, **{f"{s}_ids": a[n:] for s, (a, n) in actions.items()}})
     refused = len(rows) - len(kept)
     if not kept or refused / len(rows) > cfg.max_refused:
         raise TrainError(
             f"{refused:,} of {len(rows):,} rows are longer than train.max_length = {cfg.max_length:,} tokens",
             hint="raise train.max_length (memory grows with it) or train.max_refused",
         )
-    costs = [
-        sum(len(row["prompt_ids"]) + len(ids) for name, ids in row.items() if name != "prompt_ids") for row in kept
-    ]
+    costs = [sum(len(answer.ids) for answer in answers(row)) for row in kept]
     return Tokenised(kept, refused, sum(costs), max(costs), places)
+
+
+def context(row: Mapping[str, list[int]], side: str) -> list[int]:
+    """Return what comes before the trained tokens of a side: the prompt, and a thought that is not learned."""
+    return row["prompt_ids"] + row.get(f"{side}_thought", [])
+
+
+def answer(before: Sequence[int], action: Sequence[int]) -> Row:
+    """Return a row of which the action is trained."""
+    return Row((*before, *action), ((len(before), len(before) + len(action)),))
 
 
 def answers(row: Mapping[str, list[int]]) -> list[Row]:
     """Return each side of a tokenised row as a row of its own, of which the action is trained."""
-    prompt = row["prompt_ids"]
-    sides = [ids for name, ids in row.items() if name != "prompt_ids"]
-    return [Row((*prompt, *ids), ((len(prompt), len(prompt) + len(ids)),)) for ids in sides]
+    sides = [name.removesuffix("_ids") for name in row if name.endswith("_ids") and name != "prompt_ids"]
+    return [answer(context(row, side), row[f"{side}_ids"]) for side in sides]
 
 
 def demonstrations(
@@ -91,9 +104,10 @@ def demonstrations(
         weights: one a row, positive; each trained token then has the sum of its rows' as `weights`, scaled to a mean
             of 1, so that a row of twice the weight counts as the row twice. Left out where all are equal.
     """
+    befores = [context(row, "completion") for row in rows]
     ordered = sorted(
-        (row["prompt_ids"] + row["completion_ids"], len(row["prompt_ids"]), w)
-        for row, w in zip(rows, weights or [1.0] * len(rows), strict=True)
+        (before + row["completion_ids"], len(before), w)
+        for row, before, w in zip(rows, befores, weights or [1.0] * len(rows), strict=True)
     )
     sequences: list[dict[str, list[Any]]] = []
     for ids, start, weight in reversed(ordered):

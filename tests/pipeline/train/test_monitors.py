@@ -92,4 +92,4 @@ def test_nothing_red_records_no_force(tmp_path: Path, tiny_model: Path, sample_l
     manifest = train(project, "--force", "--reason", "just in case")
     assert manifest.forced == ""
     assert {row.level for row in manifest.monitors} <= {"green", "amber", "unknown"}
-    assert len(manifest.monitors) == 13
+    assert len(manifest.monitors) == 14

@@ -106,6 +106,22 @@ def test_other_actions_that_the_verifier_finds_better_do_not_block() -> None:
     assert rows(plain, as_good)["action_mix"].level == "red"
 
 
+def test_a_policy_that_stops_thinking_is_amber() -> None:
+    def thinks(talk: Talk, n: int) -> Talk:
+        message = {"role": "assistant", "content": "Here it is.", "reasoning": "It is there."}
+        return talk.event("model_call", {"message": message}).outcome(float(n % 3 != 0))
+
+    def thinks_less(talk: Talk, n: int) -> Talk:
+        return thinks(talk, n) if n % 2 else talk.act("Here it is.").outcome(float(n % 3 != 0))
+
+    less = rows(thinks, thinks_less)["thinking"]
+    assert (less.level, less.value, less.sentence) == (
+        "amber", 0.5, "thoughts: before 100.0% → 50.0% of actions",
+    )  # fmt: skip
+    assert rows(thinks, thinks)["thinking"].level == "green"
+    assert rows(thinks_less, thinks)["thinking"].level == "green"
+
+
 def test_gains_that_the_verifier_does_not_see() -> None:
     def worse(talk: Talk, n: int) -> Talk:
         return talk.use("find", {}, "ok").act("Here it is.").feedback("export", value=1.0).outcome(float(n % 2))

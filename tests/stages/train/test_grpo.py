@@ -16,11 +16,12 @@ from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.io import files
 from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_base, load_tokenizer
+from flywheel.models.token_rows import attempt_rows
 from flywheel.records import canonical_json
 from flywheel.registry.registry import ADAPTER_WEIGHTS
 from flywheel.stages.datasets.groups import advantages
 from flywheel.stages.train import dpo, grpo, kto
-from flywheel.stages.train.group_rows import Member, member_rows
+from flywheel.stages.train.group_rows import Member
 from flywheel.stages.train.kl import Probe
 from flywheel.stages.train.offline import Items
 from flywheel.stages.train.sharing import tree
@@ -75,6 +76,10 @@ def trained(made: TrainSpec) -> tuple[TrainResult, dict[str, torch.Tensor], list
     result = {"grpo": grpo, "kto": kto, "dpo": dpo}[made.method].train(made)
     metrics = [json.loads(line) for line in (made.work_dir / "metrics.jsonl").read_text().splitlines()]
     return result, load_file(made.out_dir / ADAPTER_WEIGHTS), [m for m in metrics if "loss" in m]
+
+
+def member_rows(messages: Any, prompt: Any, tools: Any, chat: ChatFormat) -> list[Row]:
+    return [Row(part.ids, part.windows) for part in attempt_rows(messages, prompt, tools, chat)]
 
 
 def apart(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from flywheel.errors import SeamError, TemplateError
 from flywheel.funnel import Funnel
@@ -79,10 +79,8 @@ def mined(
         return Mined(rows, {}, cast("ChatFormat", None), model.base, "", ctx.config.name)
     chat = ChatFormat(load_tokenizer(model))
     episodes = read_table(ctx.store, "episodes").select("episode_id", "policy").collect()
-    policies = dict(episodes.iter_rows())
-    rendered = {
-        kind: [_rendered(kind, row, chat, policies, funnels[kind]) for row in some] for kind, some in rows.items()
-    }
+    how = _How(chat, dict(episodes.iter_rows()), thoughts=ctx.config.train.thoughts == "keep")
+    rendered = {kind: [_rendered(kind, row, how, funnels[kind]) for row in some] for kind, some in rows.items()}
     pinned = model.revision if is_of_hub(model) else ""
     return Mined(
         rows={kind: [row for row, parts in some if parts] for kind, some in rendered.items()},
@@ -95,17 +93,23 @@ def mined(
     )
 
 
-def _rendered(
-    kind: str, row: Row, chat: ChatFormat, policies: dict[str, str | None], funnel: Funnel
-) -> tuple[Row, list[TokenRow]]:
+class _How(NamedTuple):
+    """How rows become tokens: by which format, whose actions they are, and whether logged thoughts are trained."""
+
+    chat: ChatFormat
+    policies: dict[str, str | None]
+    thoughts: bool
+
+
+def _rendered(kind: str, row: Row, how: _How, funnel: Funnel) -> tuple[Row, list[TokenRow]]:
     """Return a row with its tokens, none if it is dropped; of a group, the attempts that can be rendered."""
-    parts, reason = _tokens(kind, row, chat, policies)
+    parts, reason = _tokens(kind, row, how)
     if reason and "completions" in row:
-        reasons = [_tokens(kind, only(row, [n]), chat, policies)[1] for n in range(len(row["completions"]))]
+        reasons = [_tokens(kind, only(row, [n]), how)[1] for n in range(len(row["completions"]))]
         row = only(row, [n for n, why in enumerate(reasons) if not why])
         for why in filter(None, reasons):
             funnel.note(f"attempts left out: {why}", 1)
-        parts, reason = _tokens(kind, row, chat, policies) if len(row["completions"]) >= _FEWEST else ([], TOO_FEW)
+        parts, reason = _tokens(kind, row, how) if len(row["completions"]) >= _FEWEST else ([], TOO_FEW)
     if reason:
         funnel.dropped[reason] += 1
         funnel.kept -= 1
@@ -122,14 +126,14 @@ def only(group: Row, members: Sequence[int]) -> Row:
     }
 
 
-def _tokens(kind: str, row: Row, chat: ChatFormat, policies: dict[str, str | None]) -> tuple[list[TokenRow], str]:
+def _tokens(kind: str, row: Row, how: _How) -> tuple[list[TokenRow], str]:
     """Return the tokens of a row, or why it has none."""
     answers = row["completions"] if "completions" in row else [row[side] for side in FORMS[kind].messages]
     actions = [message for messages in answers for message in messages if message["role"] == "assistant"]
-    if not all(map(chat.shows, actions)):
+    if not all(map(how.chat.shows, actions)):
         return [], NOT_SHOWN
     try:
-        parts = token_rows(kind, row, chat, policies)
+        parts = token_rows(kind, row, how.chat, how.policies, thoughts=how.thoughts)
     except SeamError:
         return [], OTHER_TOKENS
     except TemplateError:

@@ -4,8 +4,8 @@ A pair of two logged steps needs no texts of its own: `pointed` makes candidates
 `written` adds the texts of those that pass the filters.
 
 Both sides are single assistant messages, each word for word what its policy wrote: its calls with the words next to
-them. Only call ids are numbered on from the prompt. Reasoning that was logged apart is not part of a message here: no
-template renders it, neither in prompts nor in actions.
+them. Only call ids are numbered on from the prompt. Thoughts that were logged apart go with both sides or with none:
+both must have one, and the chosen one must be a thought about the prompt that it is shown after.
 """
 
 from __future__ import annotations
@@ -36,14 +36,15 @@ def sure(p_success: float | None, most: float) -> tuple[float, float]:
 def sides(chosen: StepContext, rejected: StepContext, *, at_chosen: bool) -> dict[str, str]:
     """Return prompt, chosen and rejected, both at the state of one of them, whose calls they are numbered on from."""
     here = chosen if at_chosen else rejected
-    texts = {"chosen": chosen.completion, "rejected": rejected.completion}
-    return {"prompt": here.prompt, **{name: _numbered(text, here.n_calls) for name, text in texts.items()}}
+    actions = {"chosen": json.loads(chosen.completion)[0], "rejected": json.loads(rejected.completion)[0]}
+    thoughts = at_chosen and all(action.get("reasoning") for action in actions.values())
+    kept = ("content", "reasoning", "tool_calls") if thoughts else ("content", "tool_calls")
+    return {"prompt": here.prompt, **{name: _numbered(a, kept, here.n_calls) for name, a in actions.items()}}
 
 
-def _numbered(completion: str, first_call: int) -> str:
-    """Return an action, word for word, with its calls numbered from `first_call`."""
-    message = json.loads(completion)[0]
-    action = {"role": "assistant"} | {k: message[k] for k in ("content", "tool_calls") if message.get(k) is not None}
+def _numbered(message: dict[str, Any], kept: tuple[str, ...], first_call: int) -> str:
+    """Return the kept fields of an action, word for word, with its calls numbered from `first_call`."""
+    action = {"role": "assistant"} | {k: message[k] for k in kept if message.get(k) is not None}
     if calls := action.get("tool_calls"):
         numbered = ({**call, "id": call_id(first_call + n)} if call.get("id") else call for n, call in enumerate(calls))
         action["tool_calls"] = list(numbered)

@@ -143,11 +143,25 @@ def test_a_call_that_did_not_parse_can_be_the_rejected_side(frames: Make) -> Non
     assert json.loads(pair["rejected"])[0]["tool_calls"][0]["arguments_raw"] == "{oops}"
 
 
-def test_reasoning_is_left_out_of_both_sides(frames: Make) -> None:
+def thinking(steps: pl.DataFrame, *episodes: str) -> pl.DataFrame:
+    thought = pl.col("action").str.replace('"role"', '"reasoning":"hm","role"', literal=True)
+    return steps.with_columns(action=pl.when(pl.col("episode_id").is_in(episodes)).then(thought).otherwise("action"))
+
+
+def test_what_was_thought_elsewhere_is_left_out_of_both_sides(frames: Make) -> None:
     episodes, steps, returns = frames([{"id": "e", "p": 0.95, "steps": RETRY}])
-    thinking = steps.with_columns(pl.col("action").str.replace('"role"', '"reasoning":"hm","role"', literal=True))
-    (pair,) = retry_fixed(episodes, thinking, returns, CFG).to_dicts()
+    (pair,) = retry_fixed(episodes, thinking(steps, "e"), returns, CFG).to_dicts()
     assert "reasoning" not in pair["chosen"] + pair["rejected"]
+
+
+def test_sides_of_one_state_have_both_their_thoughts_or_none(frames: Make) -> None:
+    episodes, steps, returns = frames([attempt("a", "good", 0.95), attempt("b", "bad", 0.05)])
+    for thinks, kept in ((("a", "b"), True), (("a",), False), (("b",), False)):
+        thought = thinking(steps, *thinks)
+        (pair,) = written(sibling(episodes, thought, returns, CFG), episodes, thought).to_dicts()
+        assert [json.loads(pair[side])[0].get("reasoning") for side in ("chosen", "rejected")] == [
+            "hm" if kept else None
+        ] * 2
 
 
 def test_after_an_error_an_agent_is_in_another_state(frames: Make) -> None:
