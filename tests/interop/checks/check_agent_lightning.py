@@ -30,4 +30,23 @@ def replayed():
     return f"EventCreate takes the events of {count} logged attempts with ids and rewards (its server was not started)"
 
 
-run(read=replayed)
+def config():
+    """veRL's files are read where they lie, because veRL itself needs torch."""
+    from importlib.util import find_spec
+    from pathlib import Path
+
+    from train import composed
+
+    verl = Path(find_spec("verl").origin).parent / "trainer" / "config"
+    there = [f"hydra.searchpath=[file://{verl}]"]
+    settings = composed(there)
+    same(settings.agentlightning.local.agent_class, "replay:Replay", "agent")
+    assert settings.data.max_response_length >= max(len(row["completion_ids"]) for row in tokens("groups"))
+    try:
+        composed([*there, "algorithm.no_such_key=1"])
+    except Exception:
+        return "Hydra composes its config.yaml over veRL 0.8's with rl.args, and refuses an unknown key"
+    raise AssertionError("an unknown key was taken")
+
+
+run(read=replayed, config=config)

@@ -1,15 +1,17 @@
 """ART: its Parquet reader takes the trajectories and finds our tokens as sampled; its SFT reader takes the rest."""
 
 import os
+import sys
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+import art
 from _common import FOLDER, ids, lines, mask, run, same, tokens
 
 os.chdir(FOLDER)
+sys.path.insert(0, str(FOLDER))
 
 
 def read():
-    import art
     from art.utils.sft import iterate_file
     from art.utils.trajectory_logging import read_trajectory_groups_parquet
 
@@ -43,4 +45,15 @@ def tokenized():
     return f"Trajectory.tokenize gives the same ids and log-probabilities, and {count} tokens as sampled: our masks"
 
 
-run(read=read, replayed=tokenized)
+def config():
+    from train import policy
+
+    same(policy("tiny").base_model, "tiny", "base model")
+    try:
+        art.TrainableModel(name="a", project="a", base_model="tiny")
+    except TypeError:
+        return "TrainableModel takes what train.py gives it; it has no configuration files"
+    raise AssertionError("a model without a run was taken")
+
+
+run(read=read, config=config, replayed=tokenized)

@@ -54,18 +54,39 @@ def replay():
     return f"{count} logged attempts through AgentExecutor: ids, ranges, log-probabilities, rewards"
 
 
-def flags():
-    import re
+def parsed(script, module, extra=()):
+    """Return the arguments as the module's own command line reads and checks them; its imports alone need CUDA."""
+    import argparse
+    import ast
+    import pathlib
+    import shlex
+    from datetime import datetime
 
-    cli = {
-        name: (__import__("pathlib").Path(__import__("openrlhf").__file__).parent / "cli" / name).read_text()
-        for name in ("train_dpo.py", "train_sft.py", "train_ppo_ray.py")
-    }
-    for script, name in (("dpo", "train_dpo.py"), ("sft", "train_sft.py"), ("grpo", "train_ppo_ray.py")):
-        flags = re.findall(r"--[a-z_]+(?:\.[a-z_]+)+", (FOLDER / f"{script}.sh").read_text())
-        unknown = [flag for flag in flags if f'"{flag}"' not in cli[name]]
-        same(unknown, [], f"unknown flags of {script}.sh")
-    return "each flag of the scripts is one that its command line declares (names compared; not parsed: it needs CUDA)"
+    import openrlhf
+
+    source = (pathlib.Path(openrlhf.__file__).parent / "cli" / f"{module}.py").read_text()
+    command = next(node for node in ast.parse(source).body if isinstance(node, ast.If))
+    given, read = shlex.split((FOLDER / f"{script}.sh").read_text().replace("\\\n", " ")), []
+    sys.argv = ["train", *given[given.index(f"openrlhf.cli.{module}") + 1 :], *extra]
+    names = {"argparse": argparse, "os": os, "datetime": datetime, "train": read.append}
+    exec(compile(ast.Module(command.body, []), module, "exec"), names)
+    return read[0]
 
 
-run(read=read, flags=flags, replayed=replay)
+def config():
+    dpo, sft = parsed("dpo", "train_dpo"), parsed("sft", "train_sft")
+    grpo = parsed("grpo", "train_ppo_ray")
+    longest = max(len(ids(row)) for form in ("preference", "sft", "groups") for row in tokens(form))
+    for one in (dpo, sft, grpo):
+        assert one.data.max_len >= longest, "rows would be cut"
+    same(grpo.reward.remote_url, ["agent"], "who gives rewards")
+    try:
+        parsed("dpo", "train_dpo", ["--no.such_flag", "1"])
+    except SystemExit:
+        return (
+            "the command lines of train_dpo, train_sft and train_ppo_ray take the scripts, and refuse an unknown flag"
+        )
+    raise AssertionError("an unknown flag was taken")
+
+
+run(read=read, config=config, replayed=replay)

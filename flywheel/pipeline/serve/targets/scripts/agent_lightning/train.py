@@ -4,23 +4,29 @@ import json
 import sys
 
 from hydra import compose, initialize_config_module
-from agentlightning.verl.entrypoint import run_ppo
-
 
 REPLAY = [
     "agentlightning.hooks=hooks.py",
     "agentlightning.local.agent_class=replay:Replay",
-    "agentlightning.local.env_map={FLY_FILE:input.file,FLY_INSTANCE:input.instance_id,FLY_MEMBER:input.member}",
+    "+agentlightning.local.env_map.FLY_FILE=input.file",
+    "+agentlightning.local.env_map.FLY_INSTANCE=input.instance_id",
+    "+agentlightning.local.env_map.FLY_MEMBER=input.member",
 ]
 
 
-def main(overrides):
-    with open("tasks.jsonl", encoding="utf-8") as lines:
-        tasks = [json.loads(line) for line in lines]
+def composed(overrides):
     with open("rl.args", encoding="utf-8") as lines:
         settings = lines.read().split()
     with initialize_config_module("agentlightning.verl", version_base=None):
-        run_ppo(compose("config", overrides=[*REPLAY, *settings, *overrides]), tasks, tasks)
+        return compose("config", overrides=[*REPLAY, *settings, *overrides])
+
+
+def main(overrides):
+    from agentlightning.verl.entrypoint import run_ppo
+
+    with open("tasks.jsonl", encoding="utf-8") as lines:
+        tasks = [json.loads(line) for line in lines]
+    run_ppo(composed(overrides), tasks, tasks)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,14 @@ import art
 from art.utils.trajectory_logging import read_trajectory_groups_parquet
 
 
+def policy(model):
+    return art.TrainableModel(name="flywheel", run_name="flywheel", project="flywheel", base_model=model)
+
+
 async def main(model):
     from art.local import LocalBackend
 
-    trained = art.TrainableModel(name="flywheel", project="flywheel", base_model=model)
+    trained = policy(model)
     backend = LocalBackend()
     await trained.register(backend)
     groups = read_trajectory_groups_parquet("trajectories.parquet")

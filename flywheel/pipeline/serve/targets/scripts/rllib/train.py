@@ -9,6 +9,7 @@ import sys
 
 import gymnasium as gym
 import numpy as np
+import torch
 from ray.rllib.algorithms.bc import BCConfig
 from ray.rllib.algorithms.marwil import MARWILConfig
 from ray.rllib.core import DEFAULT_MODULE_ID
@@ -44,11 +45,18 @@ def episodes():
     ]
 
 
-def main(name="bc", updates=20):
+def settings(name):
+    """Return RLlib's own configuration of BC or MARWIL."""
     observations, actions = spaces()
     config = {"bc": BCConfig, "marwil": MARWILConfig}[name]()
     config = config.environment(observation_space=observations, action_space=actions)
-    config = config.training(lr=1e-3, **({"beta": 1.0} if name == "marwil" else {}))
+    config = config.offline_data(input_=["episodes.json"], dataset_num_iters_per_learner=1)
+    return config.training(lr=1e-3, **({"beta": 1.0} if name == "marwil" else {}))
+
+
+def main(name="bc", updates=20):
+    torch.manual_seed(0)
+    (observations, actions), config = spaces(), settings(name)
     learner = config.build_learner(env=None, spaces={DEFAULT_MODULE_ID: (observations, actions)})
     connector = config.build_learner_connector(observations, actions)
     logged, losses = [episode.to_numpy() for episode in episodes()], []

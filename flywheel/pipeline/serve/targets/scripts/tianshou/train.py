@@ -33,6 +33,7 @@ def main(updates=200):
         actions = gym.spaces.Discrete(len(json.load(file)["actions"]))
     logged = buffer()
     torch.manual_seed(0)
+    np.random.seed(0)  # its buffer draws with it
     size = logged.obs.shape[1]
     nets = [
         DiscreteActor(
