@@ -4,7 +4,8 @@
 [--work FOLDER] [--results FILE] [--plot FILE]`: each night a policy serves its tasks in a world, sampled; the log goes
 into a project; `flywheel run nightly` does the rest. Before the first night a scripted policy has served some days,
 because the base model knows no tools; from then on the champion does. All arms serve equal tasks a night, and a round
-of any arm trains on at most as many tokens (`train.max_tokens`); what the race of `auto` costs is counted apart.
+of any arm trains on at most as many tokens (`train.max_tokens`); what the race of `auto` costs is counted apart. The
+last night is only served: no later one would show what it taught.
 
     flywheel  as shipped, with attempts of the champion at training tasks, kept where execution shows success; the
               method by `auto`, with --small SFT, as in the demo
@@ -111,7 +112,7 @@ batch_size = {min(self.max_cases, 50)}
 
 FULL = Settings("embedded", "auto", 10, (2, 3), 60, 2, 120, 192, 16_000, 120, 96, -1)
 SMALL = Settings("embedded", "auto", 5, (5, 3), 21, 2, 21, 40, 6_000, 42, 60, -1, "sft", (2, 14), 0.5)
-QUICK = Settings("", "float32", 4, (1, 2), 12, 2, 10, 8, 0, 10, 8, 2, again=(1, 4))
+QUICK = Settings("", "float32", 4, (3, 2), 12, 2, 10, 8, 0, 10, 8, 2, again=(1, 4))
 SIZES = {"full": FULL, "small": SMALL, "quick": QUICK}
 
 
@@ -221,8 +222,8 @@ class Arm:
 
     def _learn(self, number: int) -> dict[str, Any]:
         """Run the night as shipped; return what it did."""
-        if self.arm == "frozen" and number > 1:
-            return {"outcome": "frozen", "champion": None}
+        if (self.arm == "frozen" and number > 1) or number == self.settings.nights:
+            return {"outcome": "only served", "champion": None}
         flywheel = Path(sys.executable).with_name("flywheel")
         _run([flywheel, "-C", self.folder, "run", "nightly"], allow=(0, FAILED, HELD, WAITING))
         journal = files.read_json(self.folder / ".flywheel" / "night.json")

@@ -28,6 +28,10 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # as `flywheel` sets it before torch is loaded
 os.environ["OMP_NUM_THREADS"] = "1"  # tiny models are slower on two threads than on one
 
+# A sync decides what a power cut leaves, and no test cuts the power: neither tests nor forked commands wait for one.
+# `tests/io/test_files.py` checks that each file is synced before its rename.
+os.fsync = lambda _: None
+
 REAL = str(Path(sys.executable).with_name("flywheel"))
 _FORKED = Path(__file__).with_name("forked")
 _FOLDER = "FORKED_COMMANDS"

@@ -69,6 +69,14 @@ class _Memory:
         self._imported: set[str] | None = None
 
     @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self) -> None:
+        """Modules and tests are collected, and none of them is garbage."""
+        gc.disable()
+
+    def pytest_collection_finish(self) -> None:
+        gc.enable()
+
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:
         imported = _HEAVY & sys.modules.keys()
         if imported != self._imported:

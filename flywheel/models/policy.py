@@ -16,6 +16,7 @@ from flywheel.config import EvalConfig, ModelConfig
 from flywheel.extensions import Drift, Generation
 from flywheel.models.chat import ChatFormat
 from flywheel.models.load import base_identity, load_base, load_tokenizer, require_safetensors
+from flywheel.models.memory import Memory
 from flywheel.models.scoring import Batches, Draw, Watch
 
 if TYPE_CHECKING:
@@ -181,6 +182,7 @@ class HFPolicy(TextPolicy):
         self._set = owner
         self._adapter = adapter
         self._draw = draw
+        self._memory = Memory()  # its own, so that what it writes depends on what it was asked before alone
 
     def drawing(self, draw: Draw) -> HFPolicy:
         """Return the same policy, with actions sampled instead of greedy."""
@@ -198,11 +200,9 @@ class HFPolicy(TextPolicy):
         chat, tokenizer = self._set.chat, self._set.tokenizer
         asked = [self._set.ids(chat.prompt(p, t)) for p, t in zip(prompts, tools, strict=True)]
         with self._set.active(self._adapter) as model, torch.inference_mode():
-            written = self._set.batches.written(model, asked, max_new_tokens, self._draw)
-        end, answers = tokenizer.eos_token_id, zip(written, tokenizer.batch_decode(written), tools, strict=True)
-        return [
-            replace(chat.parse(t.split(tokenizer.eos_token, 1)[0], o), tokens=_tokens(w, end)) for w, t, o in answers
-        ]
+            written = self._set.batches.written(model, asked, max_new_tokens, self._draw, self._memory)
+        answers = zip(written, tokenizer.batch_decode(written), tools, strict=True)
+        return [replace(chat.parse(t.split(tokenizer.eos_token, 1)[0], o), tokens=len(w)) for w, t, o in answers]
 
     def log_prob(
         self,
@@ -230,11 +230,6 @@ class HFPolicy(TextPolicy):
         with self._set.active(self._adapter) as model, torch.inference_mode():
             scores = self._set.batches.log_probs(model, rows, temperature)
         return [(score, len(after)) for score, (_, after) in zip(scores, rows, strict=True)]
-
-
-def _tokens(ids: Sequence[int], end: int) -> int:
-    """Return how many tokens were written, the end of the turn included."""
-    return ids.index(end) + 1 if end in ids else len(ids)
 
 
 def _drifts(owner: PolicySet, adapter: Path | None, texts: Sequence[str]) -> list[Drift]:

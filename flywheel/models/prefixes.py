@@ -82,6 +82,18 @@ def _node(heads: Sequence[Ids], group: list[int], depth: int) -> tuple[int, list
     return shared, [run[0] for run in runs if len(run) == 1], [run for run in runs if len(run) > 1]
 
 
+def shared_heads(heads: Sequence[Ids]) -> list[Ids]:
+    """Return each beginning that several rows share, a shorter one before those that go on from it."""
+    shared_ones, waiting = list[Ids](), [(group, 0) for group in _roots(heads)]
+    while waiting:
+        group, depth = waiting.pop()
+        shared, _, groups = _node(heads, group, depth)
+        if shared > depth:
+            shared_ones.append(heads[group[0]][:shared])
+        waiting += [(below, shared) for below in reversed(groups)]
+    return shared_ones
+
+
 def walk(model: Any, heads: Sequence[Ids], rests: Sequence[int], batch_size: int) -> Iterator[Leaves]:
     """Yield rows in batches with the cache of what they share; every row once.
 

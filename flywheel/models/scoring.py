@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flywheel.models.memory import Memory
 from flywheel.models.prefixes import LEAST_SHARED, Leaves, plan_saving, walk
 from flywheel.records import content_id
 
@@ -22,6 +23,7 @@ CHECKED, _REST = 2 * LEAST_SHARED, 16  # tokens of a row that the check looks at
 _LIMITS = {"float32": 1e-3, "bfloat16": 0.25}  # largest difference a token, by the weights' type
 
 Row = tuple[list[int], list[int]]  # what is read, what is scored
+Noise = Callable[[Sequence[int], "torch.Tensor"], "torch.Tensor"]  # of some rows of a batch, by their logits
 
 
 class Draw(NamedTuple):
@@ -30,26 +32,26 @@ class Draw(NamedTuple):
     temperature: float
     seed: int
 
-    def noise(self, prompts: Sequence[list[int]]) -> Any:
-        """Return what adds Gumbel noise to a batch's logits: the largest sum is a draw from their softmax.
+    def noise(self, prompts: Sequence[list[int]]) -> Noise:
+        """Return what adds Gumbel noise to the logits of some of these: the largest sum is a draw from their softmax.
 
-        A token's noise depends on seed, prompt and place alone, not on the batch (Maddison, Tarlow and Minka 2014).
+        It is called once a place. A token's noise depends on seed, prompt and place alone, not on the batch (Maddison,
+        Tarlow and Minka 2014).
         """
         import torch
-        from transformers import LogitsProcessorList
 
         generator = torch.Generator()
         seeds = [int(content_id("draw", self.seed, prompt)[:8], 16) for prompt in prompts]
         place = itertools.count()
 
-        def noisy(_: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
-            at, rows = next(place), torch.empty(logits.shape)
-            for row, seed in zip(rows, seeds, strict=True):
-                generator.manual_seed((seed << 20) + at)
-                row.exponential_(generator=generator)
-            return logits.float() / self.temperature - rows.log().to(logits.device)
+        def noisy(rows: Sequence[int], logits: torch.Tensor) -> torch.Tensor:
+            at, noise = next(place), torch.empty(logits.shape)
+            for row, own in zip(rows, noise, strict=True):
+                generator.manual_seed((seeds[row] << 20) + at)
+                own.exponential_(generator=generator)
+            return logits.float() / self.temperature - noise.log().to(logits.device)
 
-        return LogitsProcessorList([noisy])
+        return noisy
 
 
 Watch = Callable[[int, int], None]  # gets how many rows are done, and of how many
@@ -74,17 +76,48 @@ class Batches:
         score = shared_log_probs if self._shares(model, rows) else plain_log_probs
         return score(model, rows, self.size, self.pad, temperature, self.watch)
 
-    def written(self, model: Any, prompts: Sequence[list[int]], most: int, draw: Draw | None = None) -> list[list[int]]:
-        """Return the continuation of each prompt, greedy or sampled, at most so many tokens, padded after its end."""
-        shares = not _slides(model) and self._shares(model, [(prompt[:-1], prompt[-1:]) for prompt in prompts])
-        heads, rests = [prompt[:-1] for prompt in prompts], [1 + most] * len(prompts)
-        leaves = walk(model, heads, rests, self.size) if shares else _apart([len(p) for p in prompts], self.size)
+    def written(
+        self,
+        model: Any,
+        prompts: Sequence[list[int]],
+        most: int,
+        draw: Draw | None = None,
+        memory: Memory | None = None,
+    ) -> list[list[int]]:
+        """Return the continuation of each prompt, greedy or sampled: at most so many tokens, its end included.
+
+        Args:
+            model: a causal language model of transformers.
+            prompts: token ids.
+            most: tokens.
+            draw: how tokens are sampled.
+            memory: of what this model has read before.
+        """
         continuations: dict[int, list[int]] = {}
-        for leaf in leaves:
-            written = self._continue(model, [prompts[i] for i in leaf.rows], leaf, most, draw)
-            continuations |= dict(zip(leaf.rows, written, strict=True))
+        for number, written in self._written(model, prompts, most, draw, memory or Memory()):
+            continuations[number] = written
             self.watch(len(continuations), len(prompts))
         return [continuations[i] for i in range(len(prompts))]
+
+    def _written(
+        self, model: Any, prompts: Sequence[list[int]], most: int, draw: Draw | None, memory: Memory
+    ) -> Iterator[tuple[int, list[int]]]:
+        from flywheel.models.writing import Writer, can_write
+
+        if can_write(model) and self._remembers(model, prompts):
+            writer = Writer(model, memory, self.pad, self.end)
+            yield from writer.written(prompts, most, self.size, draw.noise if draw is not None else None)
+            return
+        for leaf in _apart([len(p) for p in prompts], self.size):
+            some = [prompts[i] for i in leaf.rows]
+            yield from zip(leaf.rows, self._side_by_side(model, some, most, draw), strict=True)
+
+    def _remembers(self, model: Any, prompts: Sequence[list[int]]) -> bool:
+        """Return whether the model is known to go on rightly from a cache; tried with a first prompt."""
+        longest = max(prompts, key=len, default=[])
+        if self.shares is None and len(longest) > CHECKED:
+            self.shares = self._holds(model, [(longest[:-1], longest[-1:])] * 2)
+        return self.shares is not False
 
     def _shares(self, model: Any, rows: Sequence[Row]) -> bool:
         """Return whether rows share enough, and the model is known to score them alike that way."""
@@ -112,19 +145,15 @@ class Batches:
             abs(a - b) <= limit * max(1, len(after)) for a, b, (_, after) in zip(shared, plain, two, strict=True)
         )
 
-    def _continue(
-        self, model: Any, prompts: Sequence[list[int]], leaf: Leaves, most: int, draw: Draw | None
-    ) -> list[list[int]]:
-        """Continue prompts after their shared beginning; shorter ones are padded between it and the rest."""
+    def _side_by_side(self, model: Any, prompts: Sequence[list[int]], most: int, draw: Draw | None) -> list[list[int]]:
+        """Continue prompts with transformers' own loop, each from its beginning."""
         import torch
+        from transformers import LogitsProcessorList
 
-        width = max(len(p) for p in prompts)
-        ids = torch.full((len(prompts), width), self.pad)
-        mask = torch.zeros((len(prompts), width), dtype=torch.long)
-        for i, prompt in enumerate(prompts):
-            ids[i, : leaf.depth] = torch.tensor(prompt[: leaf.depth])
-            ids[i, width - len(prompt) + leaf.depth :] = torch.tensor(prompt[leaf.depth :])
-            mask[i, : leaf.depth] = mask[i, width - len(prompt) + leaf.depth :] = 1
+        width = max(map(len, prompts))
+        ids = torch.tensor([[self.pad] * (width - len(prompt)) + prompt for prompt in prompts])
+        mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts])
+        noise, rows = draw.noise(prompts) if draw is not None else None, range(len(prompts))
         output = model.generate(
             input_ids=ids.to(model.device),
             attention_mask=mask.to(model.device),
@@ -135,20 +164,17 @@ class Batches:
             top_k=None,
             pad_token_id=self.pad,
             eos_token_id=self.end,
-            logits_processor=draw.noise(prompts) if draw is not None else None,
-            **({"past_key_values": leaf.cache} if leaf.cache is not None else {}),
+            logits_processor=LogitsProcessorList([lambda _, logits: noise(rows, logits)]) if noise else None,
         )
-        written: list[list[int]] = output[:, width:].tolist()
-        return written
+        return [_ended(written, self.end) for written in output[:, width:].tolist()]
+
+
+def _ended(written: list[int], end: int) -> list[int]:
+    return written[: written.index(end) + 1] if end in written else written
 
 
 def _saving(rows: Sequence[Row]) -> float:
     return plan_saving([before[:-1] for before, _ in rows], [1 + len(after) for _, after in rows])
-
-
-def _slides(model: Any) -> bool:
-    """Return whether a layer looks back a number of places, which padding within a row would make fewer tokens."""
-    return bool(getattr(model.config.get_text_config(), "sliding_window", None))
 
 
 def _two(rows: Sequence[Row]) -> list[Row]:

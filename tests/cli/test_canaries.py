@@ -31,7 +31,7 @@ from tests.stages.ingest.formats import Sample, samples
 
 NAMES = list(dict.fromkeys(kind.name for kind in KINDS))
 
-FEW, MANY = 25, 1000
+FEW, MANY = 10, 1000
 HEAD = 20  # records that detection looks at
 SHOWN = 2  # episodes that are printed in full
 

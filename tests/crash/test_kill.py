@@ -152,7 +152,7 @@ def _killed(start: Path, work: Path, command: tuple[str, ...], moments: list[flo
 
 
 def test_real_processes_killed_while_ingesting_and_building(logs: Path, built: Path, tmp_path: Path) -> None:
-    moments = sorted(random.Random(0).uniform(0.8, 4.0) for _ in range(2))  # noqa: S311 - reproducible moments
+    moments = sorted(random.Random(0).uniform(0.8, 2.0) for _ in range(2))  # noqa: S311 - reproducible moments
 
     assert _killed(logs, tmp_path / "p", TABLES, moments, built) == 2
 

@@ -18,8 +18,8 @@ from flywheel_desk.customers import Customer
 from flywheel_desk.serve import DESK
 from flywheel_desk.world import DAYS, Desk, Request, Wish, orders
 from flywheel_warehouse.generate import logged_questions
-from flywheel_warehouse.serve import SAMPLE, WAREHOUSE
-from flywheel_warehouse.shop import SHOP_FAMILIES, answer_of, same_answer, shop_questions
+from flywheel_warehouse.serve import COUNTER, SAMPLE, WAREHOUSE
+from flywheel_warehouse.shop import COUNTER_FAMILIES, SHOP_FAMILIES, answer_of, same_answer, shop_questions
 from flywheel_worlds.dialects import Draw
 from flywheel_worlds.nights import Order, kept_apart, serve, summary, tasks_of
 from flywheel_worlds.sampling import ModelServer
@@ -77,6 +77,15 @@ def test_each_night_has_new_tasks_and_some_are_kept_apart(world: World) -> None:
     assert len({task.family for task in tasks_of(world, 10, 60)}) >= 14
 
 
+def test_the_counter_has_fresh_questions_of_every_family_for_the_gate_of_six_nights() -> None:
+    gate, exams, served = (kept_apart(COUNTER, purpose) for purpose in ("gate", "exam", "served"))
+    assert len({task.text for task in (*gate, *exams, *served)}) == len(COUNTER.tasks()) == 3_720
+    for night in range(6):
+        families = [task.family for task in gate[42 * night : 42 * (night + 1)]]
+        assert {family: families.count(family) for family in COUNTER_FAMILIES} == dict.fromkeys(COUNTER_FAMILIES, 6)
+    assert {task.family for task in tasks_of(COUNTER, 10, 21)} == set(COUNTER_FAMILIES)
+
+
 @pytest.mark.parametrize(("world", "name"), [(WAREHOUSE, "shop"), (DESK, "desk")], ids=["shop", "desk"])
 def test_a_world_lets_served_tasks_be_attempted_and_no_other(world: World, name: str) -> None:
     practice = load_extension("worlds", name)
@@ -111,6 +120,7 @@ def test_some_users_complain_about_everything_and_some_praise_everything() -> No
     ("world", "policy", "success", "harm"),
     [(WAREHOUSE, "expert", (1, 1), (0, 0)), (WAREHOUSE, "agent-v1", (0.4, 0.9), (0, 0)),
      (WAREHOUSE, "random", (0, 0), (0, 0)), (SAMPLE, "expert", (1, 1), (0, 0)),
+     (COUNTER, "expert", (1, 1), (0, 0)), (COUNTER, "agent-v2", (0.7, 0.95), (0, 0)),
      (DESK, "careful", (1, 1), (0, 0)), (DESK, "hasty", (0.7, 0.99), (0.1, 0.5)),
      (DESK, "careless", (0, 0.5), (0.8, 1)), (DESK, "random", (0, 0.02), (0.8, 1))],
 )  # fmt: skip

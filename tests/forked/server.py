@@ -21,7 +21,7 @@ import warnings
 from pathlib import Path
 
 _LIBRARIES = {
-    "light": ("polars", "numpy", "pyarrow.parquet", "pyarrow.dataset", "duckdb", "scipy.stats", "jsonschema", "jinja2"),
+    "light": ("polars", "numpy", "pyarrow.parquet", "pyarrow.dataset", "duckdb", "jsonschema", "jinja2"),
     "heavy": ("torch", "transformers", "peft", "trl", "accelerate", "datasets"),
 }
 # Lazy packages load a name when it is asked for.
@@ -166,6 +166,7 @@ if __name__ == "__main__":
     from tests.forked.child import Command, received, run
 
     script, session, folder, kind = sys.argv[1:]
+    os.fsync = lambda _: None  # as in tests/commands.py
     listener = _bound(Path(folder), kind)
     sys.path[0] = str(Path(script).parent)
     code, environment = compile(Path(script).read_bytes(), script, "exec"), dict(os.environb)

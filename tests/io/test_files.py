@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -49,6 +50,33 @@ def test_attempts_at_one_part_that_are_alive_at_once_do_not_meet(tmp_path: Path)
 
     assert all(hashlib.sha256(path.read_bytes()).hexdigest() == sha for path, sha in written)
     assert sorted(tmp_path.iterdir()) == sorted({path for path, _ in written})
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda folder: files.atomic_write(folder / "a.txt", "x"),
+        lambda folder: files.write_by_content(folder, ".txt", b"x"),
+    ],
+)
+def test_a_file_is_synced_before_its_rename_and_its_folder_after_it(
+    write: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a power cut leaves what was there, or all of the new file."""
+    synced: list[tuple[Path, list[Path]]] = []
+
+    def fsync(handle: int) -> None:
+        synced.append((Path(f"/proc/self/fd/{handle}").readlink(), list(tmp_path.iterdir())))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write(tmp_path)
+
+    (partial, before), (folder, after) = synced
+    assert before == [partial]
+    assert partial.suffix == ".partial"
+    assert folder == tmp_path
+    assert after == list(tmp_path.glob("*.txt"))
+    assert len(after) == 1
 
 
 def test_append_line_never_tears(tmp_path: Path) -> None:

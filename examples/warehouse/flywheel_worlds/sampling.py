@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from flywheel.models.memory import Memory
 from flywheel.models.policy import PolicySet
 from flywheel.models.scoring import Batches
 from flywheel.pipeline.context import served_name
-from transformers import LogitsProcessorList
 
 from flywheel_worlds.dialects import Draw
 from flywheel_worlds.talk import Act, Message
@@ -34,15 +34,14 @@ class _Noise:
         self._generators = [torch.Generator().manual_seed(seed) for seed in seeds]
         self._temperature = temperature
 
-    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Return scores that leave one token a row."""
-        del input_ids
+    def __call__(self, rows: Sequence[int], scores: torch.Tensor) -> torch.Tensor:
+        """Return scores that leave one token for each of these rows."""
         log_probs = torch.log_softmax(scores.float().cpu() / self._temperature, -1)
-        uniform = torch.stack([torch.rand(log_probs.shape[-1], generator=g) for g in self._generators])
+        uniform = torch.stack([torch.rand(log_probs.shape[-1], generator=self._generators[row]) for row in rows])
         gumbel = -torch.log(-torch.log(uniform.clamp_min(1e-12)))
         tokens = (log_probs + gumbel).argmax(-1, keepdim=True)
-        for kept, value in zip(self.log_probs, log_probs.gather(-1, tokens)[:, 0].tolist(), strict=True):
-            kept.append(value)
+        for row, value in zip(rows, log_probs.gather(-1, tokens)[:, 0].tolist(), strict=True):
+            self.log_probs[row].append(value)
         return torch.full_like(scores, -torch.inf).scatter_(-1, tokens.to(scores.device), 0.0)
 
 
@@ -56,12 +55,12 @@ class _Draws:
         for row, ids in enumerate(asked):
             self._rows.setdefault(tuple(ids), []).append(row)
 
-    def noise(self, prompts: Sequence[list[int]]) -> Any:
+    def noise(self, prompts: Sequence[list[int]]) -> _Noise:
         """Return what samples the continuations of some prompts."""
         rows = [self._rows[tuple(prompt)].pop(0) for prompt in prompts]
         noise = _Noise([self._seeds[row] for row in rows], self._temperature)
         self.log_probs |= dict(zip(rows, noise.log_probs, strict=True))
-        return LogitsProcessorList([noise])
+        return noise
 
 
 class ModelServer:
@@ -85,17 +84,19 @@ class ModelServer:
         self._set = PolicySet(project.config.model, project.config.eval)
         end = self._set.tokenizer.eos_token_id
         self._batches = Batches(BATCH_SIZE, self._set.tokenizer.pad_token_id, end)
+        self._memory = Memory()
 
     def act(self, prompts: Sequence[Sequence[Message]], tools: list[dict[str, Any]], seeds: Sequence[int]) -> list[Act]:
         """Sample the next action after each prompt."""
-        chat, tokenizer, end = self._set.chat, self._set.tokenizer, self._batches.end
+        chat, tokenizer = self._set.chat, self._set.tokenizer
         asked = [self._set.ids(chat.prompt(prompt, tools)) for prompt in prompts]
         draws: Any = _Draws(asked, seeds, self._temperature)
         with self._set.active(self._adapter) as model, torch.inference_mode():
-            written = self._batches.written(model, asked, self._most, draws if self._temperature else None)
+            written = self._batches.written(
+                model, asked, self._most, draws if self._temperature else None, self._memory
+            )
         acts = []
-        for row, padded in enumerate(written):
-            ids = padded[: padded.index(end) + 1] if end in padded else padded
+        for row, ids in enumerate(written):
             generation = chat.parse(tokenizer.decode(ids).split(tokenizer.eos_token, 1)[0], tools)
             log_probs = draws.log_probs.get(row, [])[: len(ids)]
             draw = Draw(ids, [round(p, DIGITS) for p in log_probs], self._temperature) if log_probs else None

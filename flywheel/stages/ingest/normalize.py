@@ -91,8 +91,8 @@ def finished(rows: Sequence[Row], redactor: Redactor) -> list[Sequence[Any]]:
     at = dict(zip(_COLUMNS, columns, strict=True))
     for name in _SHORT:
         at[name] = [str(value) if value else None for value in at[name]]
-    shorts = filter(None, chain(at["conversation_id"], *(at[name] for name in _SHORT), *at["ids"]))
-    at["payload"] = redactor.payloads(at["payload"], shorts)
+    shorts = filter(None, chain(at["conversation_id"], *(at[name] for name in _SHORT)))
+    at["payload"] = redactor.payloads(at["payload"], shorts, at["ids"])
     for name in _SHORT:
         at[name] = redactor.names(at[name], redactor.text)
     at["conversation_id"], at["target"] = redactor.names(at["conversation_id"]), redactor.names(at["target"])

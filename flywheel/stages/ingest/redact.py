@@ -11,7 +11,7 @@ import hmac
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -74,23 +74,38 @@ class Redactor:
         self._harmless: set[str] = set()  # of the last short texts
         self._suspected: dict[str, tuple[Screened, ...]] = {}  # the same: what others may hold
 
-    def payloads(self, texts: Sequence[str], shorts: Iterable[str] = ()) -> list[str]:
+    def payloads(
+        self, texts: Sequence[str], shorts: Iterable[str] = (), ids: Sequence[Sequence[str]] = ()
+    ) -> list[str]:
         """Return JSON texts redacted: their strings, and the names of their fields; canonical as they were.
 
         Most payloads hold nothing; polars finds those that may. With them it looks at short texts (ids, names), so that
-        `text` and `name` then give back those in which nothing can be as they are.
+        `text` and `name` then give back those in which nothing can be as they are. `ids` are those of each payload: in
+        one that is a string of its payload nothing can be where nothing can be in the payload.
         """
         items = list(texts)
-        new = [] if self._every else list({text for text in shorts if text not in self._short})
+        self._harmless, self._suspected = set(), {}
+        held = [(n, i) for n, names in enumerate(ids) for i in names if _is_held(i, items[n])] if self._kinds else []
+        known = {name for _, name in held}
+        names = (*shorts, *(name for some in ids for name in some if name not in known)) if not self._every else ()
+        new = list({text for text in names if text not in self._short})
         wanted = self._screen.wanted([*items, *as_fields(_ID, new)])
-        suspected = {text: wanted[row] for row, text in enumerate(new, len(items)) if row in wanted}
-        self._harmless = set(new).difference(suspected)
-        self._suspected = {_split(text)[1]: self._in_order(kinds) for text, kinds in suspected.items()}
+        self._sort(new, {row - len(items): kinds for row, kinds in wanted.items() if row >= len(items)})
+        self._harmless.update(name for row, name in held if row not in wanted)
+        left = [name for name in known if name not in self._harmless and name not in self._short]
+        self._sort(left, self._screen.wanted(as_fields(_ID, left)))
+        if self._every:
+            self._harmless.clear()
         self._done.clear()
         self._log.clear()
         for row in range(len(items)) if self._every else sorted(row for row in wanted if row < len(items)):
             items[row] = self._payload(texts[row], self._in_order(wanted.get(row, ())))
         return items
+
+    def _sort(self, shorts: Sequence[str], wanted: Mapping[int, Container[Screened]]) -> None:
+        """Note in which short texts nothing can be, and which kinds the others may hold."""
+        self._harmless.update(text for n, text in enumerate(shorts) if n not in wanted)
+        self._suspected |= {_split(shorts[n])[1]: self._in_order(kinds) for n, kinds in wanted.items()}
 
     def _in_order(self, kinds: Container[Screened]) -> tuple[Screened, ...]:
         return tuple(kind for kind in self._kinds if kind in kinds)
@@ -358,6 +373,11 @@ def _split(name: str) -> tuple[str, str]:
     """Return an id's kind, with its colon, and the id."""
     kind, colon, rest = name.partition(":") if is_name(name) else ("", "", name)
     return kind + colon, rest
+
+
+def _is_held(name: str, payload: str) -> bool:
+    """Whether a kind:id is that of a string of the payload, as the names of responses are."""
+    return f'"{name[name.find(":") + 1 :]}"' in payload
 
 
 _as_json = partial(json.dumps, ensure_ascii=False)

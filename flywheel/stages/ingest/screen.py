@@ -9,7 +9,7 @@ import orjson
 import polars as pl
 
 from flywheel.stages.ingest.patterns import Kind, Scan
-from flywheel.stages.ingest.patterns.hints import DIGITS, Hint
+from flywheel.stages.ingest.patterns.hints import Hint
 
 _BETWEEN = ("},{", '","')  # objects, texts: no hint needs more than one side of it
 
@@ -118,6 +118,6 @@ def _together(kinds: Iterable[Screened]) -> list[tuple[Hint, str, list[Screened]
         groups.setdefault(kind.kind.hint, []).append(kind)
     any_of = {hint: "|".join(f"(?:{kind.kind.trigger})" for kind in group) for hint, group in groups.items()}
     return [
-        (hint or Hint(pattern=any_of[hint]), any_of[hint] if hint == DIGITS else "", group)
+        (hint or Hint(pattern=any_of[hint]), any_of[hint] if hint and hint.twice else "", group)
         for hint, group in groups.items()
     ]

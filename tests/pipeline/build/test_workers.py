@@ -41,9 +41,9 @@ def parts(folder: Path, config: Config | None = None) -> dict[str, list[str]]:
 def test_slices_and_processes_change_no_byte(ingested: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = parts(ingested)
     assert sum(map(len, whole.values())) > 2 * len(STAGES)
-    monkeypatch.setattr("flywheel.pipeline.build.partition.SLICE", 20)
+    monkeypatch.setattr("flywheel.pipeline.build.partition.SLICE", 50)
     assert parts(ingested) == whole
-    monkeypatch.setattr("flywheel.pipeline.build.workers.SLICE", 20)  # the tasks of one partition at a time
+    monkeypatch.setattr("flywheel.pipeline.build.workers.SLICE", 50)  # the tasks of one partition at a time
     assert parts(ingested) == whole
     assert parts(ingested, Config.model_validate({"build": {"workers": 2}})) == whole
 

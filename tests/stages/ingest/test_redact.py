@@ -254,6 +254,14 @@ def test_ids_that_were_looked_at_together_are_redacted_as_those_that_were_not(na
     assert together.counts == alone.counts
 
 
+@given(st.lists(NAMES, max_size=6), st.lists(FRAGMENTS, max_size=2))
+def test_ids_that_a_payload_holds_are_redacted_as_those_that_it_does_not(names: list[str], beside: list[str]) -> None:
+    alone, together = Redactor(RedactConfig(), b"k"), Redactor(RedactConfig(), b"k")
+    payload = canonical_json({"response_id": [name.partition(":")[2] or name for name in names], "content": beside})
+    assert together.payloads([payload], (), [names]) == Redactor(RedactConfig(), b"k").payloads([payload])
+    assert together.names(names) == [alone.name(name) for name in names]
+
+
 @pytest.mark.parametrize("before", ["\n", "\t", "\r\n", "\\n"])
 @pytest.mark.parametrize(
     "text",
@@ -277,3 +285,9 @@ def test_what_several_ways_find_in_one_field_is_replaced_where_it_is() -> None:
 @pytest.mark.parametrize(("version", "stays"), [("64.95.65.94", False), ("21.110.36.97", False), ("10.4.12.131", True)])
 def test_an_address_in_the_field_of_a_version_is_one(version: str, stays: bool) -> None:  # noqa: FBT001
     assert (once({"version": version})["version"] == version) is stays
+
+
+@pytest.mark.parametrize("text", ["{}: db timeout", "{}- gone", "{}:", "lost {}."])
+@pytest.mark.parametrize("address", ["10:8f:8d:80:c9:dc", "31-40-59-be-62-1d"])
+def test_a_line_that_begins_with_a_network_cards_address_loses_it(text: str, address: str) -> None:
+    assert address not in once({"content": text.format(address)})["content"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import re
 
-from flywheel.stages.ingest.patterns.hints import DIGITS, START_OF_SHORT, WORDS
+from flywheel.stages.ingest.patterns.hints import DIGITS, JOINED, START_OF_SHORT, WORDS
 from flywheel.stages.ingest.patterns.ids import is_numbered, is_other, is_section
 from flywheel.stages.ingest.patterns.kinds import Find, Kind, digits_of, luhn, whole
 
@@ -190,7 +190,7 @@ def _mac(match: re.Match[str], _name: str) -> Find | None:
 
 
 _MAC = r"""
-  (?<![\w.-])(?<!\b[0-9A-Fa-f]{2}:)(?:[0-9A-Fa-f]{2}(?P<gap>[:-])(?:[0-9A-Fa-f]{2}(?P=gap)){4}[0-9A-Fa-f]{2}|[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4})(?![\w:-]|\.\w)
+  (?<![\w.-])(?<!\b[0-9A-Fa-f]{2}:)(?:[0-9A-Fa-f]{2}(?P<gap>[:-])(?:[0-9A-Fa-f]{2}(?P=gap)){4}[0-9A-Fa-f]{2}|[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4})(?!\w|[.:-]\w)
 """
 _SAID_AT = re.compile(r"\s*[\[({<]\s*(?:at|@|ät)\s*[\])}>]\s*|\s+(?:at|@|ät|arroba)\s+|_at_|\.at\.")
 _SAID_DOT = re.compile(r"\s*[\[({<]\s*(?:dot|\.|punkt|punto|point)\s*[\])}>]\s*|\s+(?:dot|punkt|punto)\s+|_dot_")
@@ -221,7 +221,7 @@ IBAN = Kind(
     _iban,
     hint=DIGITS,
 )
-MAC = Kind("mac", _MACS, _MAC, _mac)
+MAC = Kind("mac", _MACS, _MAC, _mac, hint=JOINED)
 CARD = Kind("card", _CARDS, _CARD, _card, numbers=r"(?i)card|(?<![a-z])(?:pan|cc)(?![a-z])", hint=DIGITS)
 PHONE = Kind("phone", _PHONES, _PHONE, _phone, hint=DIGITS)
-IP = Kind("ip", _ADDRESSES, _IP, _ip)
+IP = Kind("ip", _ADDRESSES, _IP, _ip, hint=JOINED)

@@ -191,7 +191,7 @@ def test_an_empty_holdout_has_no_cases(holdout: Holdout) -> None:
 def test_the_embedded_model_is_scored_the_same_twice(holdout: Holdout) -> None:
     from flywheel.models.policy import PolicySet
 
-    cfg = EvalConfig(max_cases=2, max_new_tokens=4)
+    cfg = EvalConfig(max_cases=1, max_new_tokens=4)
     policy = PolicySet(ModelConfig(dtype="float32"), cfg).policy(None, "base")
 
     scores = next_action(policy, holdout, cfg), preference(policy, holdout, cfg)

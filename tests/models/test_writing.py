@@ -1,0 +1,138 @@
+"""What a memory gives back: the tokens that the model writes without one, for fewer tokens read, in bounded room."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from flywheel.config import EvalConfig, ModelConfig
+from flywheel.models.memory import Memory
+from flywheel.models.policy import PolicySet
+from flywheel.models.scoring import Batches, Draw
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.stages.train.families import FAMILIES, tiny
+
+pytestmark = pytest.mark.model
+
+PAD, END, MOST = 0, 2, 12
+SAMPLED = Draw(1.0, 3)
+
+
+@pytest.fixture(autouse=True)
+def _inference() -> Iterator[None]:
+    import torch
+
+    with torch.inference_mode():
+        yield
+
+
+def acts(batches: Batches, model: Any, draw: Draw | None, memory: Memory | None, talks: int = 5) -> list[list[int]]:
+    """Let conversations that begin alike go on: the model's words, some of them cut short, then others'."""
+    rng = random.Random(0)  # noqa: S311 - rows of a test
+    system = [rng.randrange(3, 120) for _ in range(70)]
+    prompts = [system + [rng.randrange(3, 120) for _ in range(rng.randrange(1, 30))] for _ in range(talks)]
+    written: list[list[int]] = []
+    for act in range(3):
+        answers = batches.written(model, prompts, MOST, draw, memory)
+        written += answers
+        shown = [answer if talk % 3 else answer[:-3] for talk, answer in enumerate(answers)]
+        others = [[rng.randrange(3, 120) for _ in range(rng.randrange(1, 9))] for _ in prompts]
+        prompts = [p + s + o for p, s, o in zip(prompts, shown, others, strict=True)][act:]
+    return written
+
+
+def alone(model: Any, draw: Draw | None) -> list[list[int]]:
+    """Return the same by transformers' own loop, row by row."""
+    batches = Batches(1, PAD, END)
+    batches.shares = False
+    return acts(batches, model, draw, None)
+
+
+@pytest.fixture(scope="module")
+def plain_sampled() -> list[list[int]]:
+    import torch
+
+    with torch.inference_mode():
+        return alone(tiny("llama").eval(), SAMPLED)
+
+
+@pytest.mark.parametrize(("family", "draw"), [*((family, None) for family in FAMILIES), ("llama", SAMPLED)])
+def test_a_memory_changes_no_token(family: str, draw: Draw | None) -> None:
+    model, plain = tiny(family).eval(), alone(tiny(family).eval(), draw)
+
+    assert acts(Batches(4, PAD, END), model, draw, Memory()) == plain
+    assert draw is None or any(len(answer) < MOST for answer in plain), "no row ends early, so none leaves its batch"
+
+
+@pytest.mark.parametrize("most", [0, 60, 150, 300])
+def test_a_memory_is_bounded_and_what_it_lacks_is_computed(most: int, plain_sampled: list[list[int]]) -> None:
+    model, memory = tiny("llama").eval(), Memory(most)
+
+    assert acts(Batches(4, PAD, END), model, SAMPLED, memory) == plain_sampled
+    assert memory.tokens <= most
+    assert (memory.tokens > 0) is (most > 0)
+
+
+def test_only_what_is_new_is_read() -> None:
+    model, read = tiny("llama").eval(), list[int]()
+    model.register_forward_pre_hook(lambda _, __, given: read.append(given["input_ids"].numel()), with_kwargs=True)
+    batches, memory = Batches(4, PAD, END), Memory()
+    system, ends = [*range(3, 73)], [[80, 81], [82], [83, 84, 85]]
+    prompts = [system + end for end in ends]
+    batches.shares = True
+    answers = batches.written(model, prompts, 1, None, memory)
+    assert read == [70, 3 * 3], "the beginning once, then the rest of each row, padded"
+    read.clear()
+    longer = [prompt + answer + [90] for prompt, answer in zip(prompts, answers, strict=True)]
+    batches.written(model, longer, 1, None, memory)
+    assert read == [3 * 2], "what was written is not read yet"
+
+
+def test_settings_of_a_models_makers_that_change_greedy_tokens_are_kept() -> None:
+    model = tiny("llama").eval()
+    plain = acts(Batches(4, PAD, END), model, None, Memory())
+    model.generation_config.repetition_penalty = 5.0
+
+    assert acts(Batches(4, PAD, END), model, None, Memory()) == alone(model, None) != plain
+
+
+def test_a_policy_goes_on_from_what_it_said() -> None:
+    """The embedded model, in float32."""
+    policies = PolicySet(ModelConfig(dtype="float32"), EvalConfig(batch_size=2))
+    asked = ["Name a colour.", "What is two and three?"]
+    system = {"role": "system", "content": "You answer shortly, and you never say more than one sentence at a time."}
+    talks: list[list[dict[str, Any]]] = [[system, {"role": "user", "content": text}] for text in asked]
+    policy, none = policies.policy(None, "base"), [None] * len(talks)
+    for _ in range(2):
+        answers = policy.generate(talks, none, max_new_tokens=5)
+        with policies.active(None) as model:
+            prompts = [policies.ids(policies.chat.prompt(talk, None)) for talk in talks]
+            plain = Batches(2, PAD, END)._side_by_side(model, prompts, 5, None)
+        texts = policies.tokenizer.batch_decode(plain, skip_special_tokens=True)
+        assert [answer.text for answer in answers] == [text.strip() for text in texts]
+        for talk, answer in zip(talks, answers, strict=True):
+            talk += [answer.message, {"role": "user", "content": "And another one?"}]
+
+
+@given(st.lists(st.lists(st.integers(0, 2), max_size=9), max_size=12), st.integers(0, 99))
+def test_the_tree_gives_back_what_was_kept(rows: list[list[int]], most: int) -> None:
+    """Keys that tell their row's beginning: no piece may come from another one."""
+    import torch
+
+    def layers(ids: list[int], depth: int) -> Any:
+        sums = torch.tensor([[[float(hash(tuple(ids[: n + 1])) % 9973)] for n in range(depth, len(ids))]])
+        return [(sums.reshape(1, -1, 1), -sums.reshape(1, -1, 1))]
+
+    memory = Memory(most)
+    for row in rows:
+        memory.begin([row])
+        depth = sum(part.tokens for part in memory.path(row))
+        memory.keep(row, depth, layers(row, depth))
+        assert memory.tokens <= most
+        found = [part.piece.layers[0][0][:, : part.tokens] for part in memory.path(row)]
+        known = torch.cat(found, 1) if found else torch.zeros(1, 0, 1)
+        assert torch.equal(known, layers(row, 0)[0][0][:, : known.shape[1]])
+        assert most < sum(map(len, rows)) or known.shape[1] == len(row)
