@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from itertools import groupby
 from pathlib import Path
 
@@ -68,13 +68,14 @@ class _Memory:
     def __init__(self) -> None:
         self._imported: set[str] | None = None
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collection(self) -> None:
-        """Modules and tests are collected, and none of them is garbage."""
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection(self) -> Generator[None, object, object]:
+        """Collect modules and tests without looking for garbage among them, of which there is none."""
         gc.disable()
-
-    def pytest_collection_finish(self) -> None:
-        gc.enable()
+        try:
+            return (yield)
+        finally:
+            gc.enable()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:
