@@ -39,7 +39,7 @@ def learned(rows: list[tuple[datetime, datetime | None]], talks: int) -> tuple[f
     votes = pl.DataFrame({"episode_id": names, "arrived": [arrived for _, arrived in rows]}).drop_nulls()
     votes = votes.with_columns(signal=pl.lit("complaint"), family=pl.lit("sentiment_neg"))
     now = max(max(ended, arrived or ended) for ended, arrived in rows).timestamp()
-    (found,) = [*delays(base, votes, now)] or [None]
+    found = next(iter(delays(base, votes, now)), None)
     if found is None:
         return None
     curve = Delays(tuple(found["x"]), tuple(found["y"]))

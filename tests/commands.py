@@ -30,7 +30,7 @@ os.environ["OMP_NUM_THREADS"] = "1"  # tiny models are slower on two threads tha
 
 # A sync decides what a power cut leaves, and no test cuts the power: neither tests nor forked commands wait for one.
 # `tests/io/test_files.py` checks that each file is synced before its rename.
-os.fsync = lambda _: None
+os.fsync = lambda _: None  # type: ignore[assignment]
 
 REAL = str(Path(sys.executable).with_name("flywheel"))
 _FORKED = Path(__file__).with_name("forked")

@@ -166,7 +166,7 @@ if __name__ == "__main__":
     from tests.forked.child import Command, received, run
 
     script, session, folder, kind = sys.argv[1:]
-    os.fsync = lambda _: None  # as in tests/commands.py
+    os.fsync = lambda _: None  # type: ignore[assignment]  # as in tests/commands.py
     listener = _bound(Path(folder), kind)
     sys.path[0] = str(Path(script).parent)
     code, environment = compile(Path(script).read_bytes(), script, "exec"), dict(os.environb)

@@ -142,7 +142,7 @@ print(prior.weights.tobytes().hex(), prior.shares.tobytes().hex())
 
 def test_other_cpus_learn_the_same() -> None:
     """OpenBLAS chooses its kernels by the CPU, and they add up in other orders."""
-    kernels = ({}, {"OPENBLAS_CORETYPE": "Sandybridge"}, {"OPENBLAS_CORETYPE": "Zen"})
+    kernels: tuple[dict[str, str], ...] = ({}, {"OPENBLAS_CORETYPE": "Sandybridge"}, {"OPENBLAS_CORETYPE": "Zen"})
     command = [sys.executable, "-c", FITTED]
     fitted = {subprocess.check_output(command, env=os.environ | kernel) for kernel in kernels}
     assert len(fitted) == 1
