@@ -11,7 +11,7 @@ export TOKENIZERS_PARALLELISM := false
 # Compiled once, not by each process that a test starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test pytest checks test-fast format schemas sample_logs bench e2e airflow interop clean
+.PHONY: demo test pytest checks test-fast format schemas sample_logs bench e2e airflow interop scale clean
 
 $(VENV)/.pip: constraints.txt
 	@echo "make: creating $(VENV)"
@@ -116,5 +116,20 @@ SYSTEM ?=
 interop: $(VENV)/.tested
 	@$(BIN)/python -m tests.interop.environments $(SYSTEM)
 
+# A Ray cluster of three nodes on this machine, from wheels in an environment of its own over the tested one; nodes are
+# killed. EPISODES=50000 for the figures.
+SCALE ?= .scale
+$(SCALE)/.installed: $(VENV)/.tested pyproject.toml
+	@echo "make: installing Ray into $(SCALE)"
+	@$(PYTHON) -m venv --clear $(SCALE)
+	@$(BIN)/python -c 'import site; print("import site; site.addsitedir(%r)" % site.getsitepackages()[0])' \
+	  >"$$($(SCALE)/bin/python -c 'import site; print(site.getsitepackages()[0])')/below.pth"
+	@$(SCALE)/bin/python -m pip --disable-pip-version-check --quiet --no-input install --only-binary :all: \
+	  'ray[client]>=2.48,<3' 'deltalake>=1.1'
+	@touch $@
+
+scale: $(SCALE)/.installed
+	@$(SCALE)/bin/python -m pytest -m scale tests/scale
+
 clean:
-	rm -rf $(VENV) $(AIRFLOW) .interop demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(AIRFLOW) $(SCALE) .interop demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -131,6 +131,7 @@ class Store:
         self.root = root
         self._snapshots: dict[tuple[str, int], Snapshot] = {}
         self._sound: set[str] = set()  # parts whose hash was checked
+        self._held: Mapping[str, int] | None = None  # the current snapshots, where another process sets them
         header = root / "store.json"
         self.partitions, self.key_fingerprint = PARTITIONS, ""
         if header.exists():
@@ -243,8 +244,14 @@ class Store:
 
     def current(self, stage: str) -> Snapshot | None:
         """Return a stage's current snapshot, or None if it never ran."""
+        if self._held is not None:
+            return self.snapshot(stage, self._held[stage]) if stage in self._held else None
         numbers = self.numbers(stage)
         return self.snapshot(stage, numbers[-1]) if numbers else None
+
+    def hold(self, numbers: Mapping[str, int]) -> None:
+        """Read these snapshots as the current ones from now on, by stage; a stage that is not in it has none."""
+        self._held = dict(numbers)
 
     def snapshot(self, stage: str, number: int) -> Snapshot:
         """Return one snapshot of a stage.

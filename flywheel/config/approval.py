@@ -42,7 +42,7 @@ class Wish:
 
 def wish_of(folder: Path, config: Config) -> Wish:
     """Return what a project asks for, by its configuration."""
-    named = {name: _source(folder, name) for name in sorted(set(_named(config))) if ":" in name}
+    named = {name: _source(folder, name) for name in sorted(set(named_code(config)))}
     named |= dict.fromkeys(_started(folder, config), "")
     places = (str((folder / place).resolve()) for place in (config.store, config.rounds))
     outside = sorted(place for place in places if not Path(place).is_relative_to(folder.resolve()))
@@ -139,16 +139,11 @@ def _has(approved: dict[str, Any], folder: Path, name: str, source: str) -> bool
     return bool(approved.get("code", {}).get(name) == source)
 
 
-def _named(config: Config) -> Iterator[str]:
-    """Yield the names of extensions in a configuration."""
-    yield from (*config.rewards.signals, *config.pairs.builders, *config.gate.rules, *config.eval.suites)
-    yield from (
-        config.train.trainer,
-        config.train.world,
-        config.episodes.embedding,
-        config.ingest.format,
-        *config.eval.checks.values(),
-    )
+def named_code(config: Config) -> Iterator[str]:
+    """Yield the functions that a configuration names as `module:function`."""
+    names = [*config.rewards.signals, *config.pairs.builders, *config.gate.rules, *config.eval.suites]
+    names += [config.train.trainer, config.train.world, config.episodes.embedding, config.ingest.format]
+    yield from (name for name in (*names, *config.eval.checks.values()) if ":" in name)
 
 
 def _started(folder: Path, config: Config) -> Iterator[str]:
@@ -157,6 +152,8 @@ def _started(folder: Path, config: Config) -> Iterator[str]:
         yield f"notify.command = {config.notify.command}"
     if config.notify.webhook:
         yield f"notify.webhook = {config.notify.webhook}"
+    if config.build.engine == "ray" and config.build.address != "auto":
+        yield f"build.address = {config.build.address}"
     if config.rewards.judge.url:
         yield f"rewards.judge.url = {config.rewards.judge.url}"
     if config.eval.endpoint:

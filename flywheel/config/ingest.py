@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -82,6 +82,15 @@ class BuildConfig(Section):
 
     workers: int = Field(
         default=0, ge=0, description="Processes that build; 0: one a core when there is much to build. Changes no byte."
+    )
+    engine: Literal["processes", "ray"] = Field(
+        default="processes",
+        description="Where ingest and build work: processes of this machine, or tasks on a Ray cluster that shares the "
+        "store's folder; needs flywheel-rl[ray]. Changes no byte.",
+    )
+    address: str = Field(
+        default="auto",
+        description="The Ray cluster: 'auto' (of this machine, or RAY_ADDRESS), host:port, ray://host:port.",
     )
 
     @property

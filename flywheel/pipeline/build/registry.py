@@ -59,7 +59,7 @@ class Stage:
 
 
 def _built(config: Config) -> dict[str, Any]:
-    return config.build.model_dump(mode="json", exclude={"workers"})  # the number of workers changes nothing
+    return config.build.model_dump(mode="json", exclude={"workers", "engine", "address"})  # who builds changes nothing
 
 
 def _trust(config: Config, *fields: str) -> dict[str, Any]:

@@ -1,13 +1,16 @@
-"""Worker processes for partitions: this process alone, or as many as there are cores when there is much to do.
+"""Who makes partitions: this process alone, one process a core when there is much to do, or a Ray cluster.
 
-In: a stage. Out: the output of each partition, in order, whichever process made it, so that the number of processes
-changes nothing. Workers write parts, which are named by content; only the first process commits.
+In: a stage. Out: the output of each partition, in order, whoever made it, so that it changes nothing. Workers write
+parts, which are named by content; only the first process commits. It also decides which snapshots are current: on a
+shared folder another node may see a commit late.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import socket
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Executor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from types import TracebackType
@@ -15,10 +18,12 @@ from typing import Self
 
 from flywheel.config import Config
 from flywheel.errors import StoreError
+from flywheel.io.cluster import ClusterTasks
 from flywheel.io.processes import Processes
 from flywheel.io.safe_path import can_start_safely
 from flywheel.pipeline.build.partition import SLICE, Done, make_partition
 from flywheel.pipeline.build.registry import STAGES, Stage, stage_of
+from flywheel.pipeline.cluster import cluster_of
 from flywheel.store import Store
 
 _WORTH = 150_000  # rows of a stage's largest table; below this, starting processes takes longer than the work
@@ -28,17 +33,18 @@ _prepared: tuple[Store, Config, Path] | None = None
 
 
 class Workers:
-    """Runs stages over their partitions; processes start when first needed and end with it.
+    """Runs stages over their partitions; processes, or a cluster's tasks, start when first needed and end with it.
 
     Args:
         store: of the tables.
-        config: the project's; `build.workers` sets how many processes.
+        config: the project's; `build.engine` and `build.workers` say who works.
         project: its folder, where extensions by path are looked for.
     """
 
     def __init__(self, store: Store, config: Config, project: Path) -> None:
         self._store, self._config, self._project = store, config, project
-        self._pool: Processes | None = None
+        self._cluster = cluster_of(config, project)
+        self._pool: Executor | None = None
 
     def __enter__(self) -> Self:
         """Return it; no process has started yet."""
@@ -54,15 +60,17 @@ class Workers:
 
         Raises:
             StoreError: a process died.
+            ClusterError: the cluster cannot be reached, or lost a task.
         """
         numbers: list[int | None] = [*range(self._store.partitions if stage.by != "all" else 1)]
         workers = min(self._workers(stage), len(numbers))
-        if workers < 2:  # noqa: PLR2004
+        if workers < 2 and (self._cluster is None or stage.by == "all"):  # noqa: PLR2004
             for number in [None] if stage.by == "task" and self._rows(stage) <= SLICE else numbers:
                 yield make_partition(stage, self._store, self._config, self._project, number)
             return
         try:
-            yield from self._started(workers).map(_work, [(stage.name, number) for number in numbers])
+            current = {name: (self._store.numbers(name) or [0])[-1] for name in self._store.stages()}
+            yield from self._started(workers).map(_work, [(stage.name, number, current) for number in numbers])
         except BrokenProcessPool:
             raise StoreError(
                 f"a process that built `{stage.name}` died",
@@ -81,21 +89,34 @@ class Workers:
         current = [(table, self._store.current(stage_of(table))) for table in stage.needs]
         return max((snapshot.rows(table) for table, snapshot in current if snapshot is not None), default=0)
 
-    def _started(self, workers: int) -> Processes:
+    def _started(self, workers: int) -> Executor:
         if self._pool is None:
-            self._pool = Processes(workers, _begin, self._store.root, self._config, self._project)
+            given = (self._store.root.resolve(), self._config, self._project)
+            self._pool = (
+                ClusterTasks(self._cluster, _begin, *given) if self._cluster else Processes(workers, _begin, *given)
+            )
         return self._pool
 
 
 def _begin(root: Path, config: Config, project: Path) -> None:
-    """Prepare a worker process."""
+    """Prepare a worker.
+
+    Raises:
+        StoreError: it does not see the store.
+    """
     global _prepared  # noqa: PLW0603 - a pool's process has no other place to keep something
+    if not root.is_dir():
+        raise StoreError(
+            f"`{root}` is not there on the node {socket.gethostname()}",
+            hint="the store's folder has to be shared with all nodes, at the same path",
+        )
     _prepared = Store(root), config, project
 
 
-def _work(job: tuple[str, int]) -> Done:
+def _work(job: tuple[str, int, Mapping[str, int]]) -> Done:
     if _prepared is None:
         raise RuntimeError("the worker was not prepared")
-    name, number = job
+    name, number, current = job
+    _prepared[0].hold(current)
     stage = next(stage for stage in STAGES if stage.name == name)
     return make_partition(stage, *_prepared, number)

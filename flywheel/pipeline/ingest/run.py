@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from flywheel.config import Config, IngestConfig
 from flywheel.errors import IngestError
 from flywheel.extensions import Reader, list_extensions, load_extension
+from flywheel.io.cluster import Cluster
+from flywheel.pipeline.cluster import cluster_of
 from flywheel.pipeline.ingest.counts import Counts, ReadSoFar
 from flywheel.pipeline.ingest.intake import FORGOTTEN, Intake, of_files
 from flywheel.pipeline.ingest.policies import policies_of
@@ -65,6 +67,7 @@ class _Run:
     found: Discovery
     before: Snapshot | None
     known: Mapping[str, SourceState]
+    cluster: Cluster | None
     forgotten: frozenset[str]  # marks of users, by their certificates
     replaces: frozenset[str]  # files whose events are replaced by what is read of them now
     strict: bool
@@ -138,8 +141,9 @@ def ingest_logs(  # noqa: PLR0913 - what is read, where to, and how
     found = discovery(paths or older_files(stored, readers, project) if reread else paths)
     forgotten = frozenset(c.user_sha256 for c in Registry(project / config.rounds).certificates())
     run = _Run(
-        store, config.ingest, project, key, readers, found, before, stored, forgotten, frozenset(), strict, on_read
-    )
+        store, config.ingest, project, key, readers, found, before, stored, cluster_of(config, project), forgotten,
+        frozenset(), strict, on_read,
+    )  # fmt: skip
     kept = not_replaceable(run.files, stored, store, project, config.ingest.max_expand_ratio) if reread else {}
     run = _anew(
         run, stored, frozenset(run.files.keys() & stored.keys() - kept.keys()) if reread else frozenset(), again
@@ -264,8 +268,9 @@ def _read(run: _Run, verdicts: Verdicts) -> _Reading:
     refused = verdicts.files
     places = _places(files, run.project)
     batches = ingest(
-        files, root=run.project, known=run.known, cfg=run.config, key=run.key, readers=run.readers, refused=refused
-    )
+        files, root=run.project, known=run.known, cfg=run.config, key=run.key, readers=run.readers, refused=refused,
+        cluster=run.cluster,
+    )  # fmt: skip
     try:
         run.on_read(ReadSoFar(0, 0, len(files), 0, _end(places)))
         for batch in batches:

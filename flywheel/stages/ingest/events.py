@@ -12,6 +12,7 @@ from pathlib import Path
 
 from flywheel.config import IngestConfig
 from flywheel.extensions import Reader
+from flywheel.io.cluster import Cluster
 from flywheel.io.files import hash_text
 from flywheel.stages.ingest.batches import Batch, Block, BlockBuilder
 from flywheel.stages.ingest.discovery import STDIN
@@ -33,6 +34,7 @@ def ingest(  # noqa: PLR0913 - what is read, and how
     key: bytes,
     readers: Mapping[str, Reader],
     refused: Mapping[str, str] | None = None,
+    cluster: Cluster | None = None,
 ) -> Iterator[Batch]:
     """Yield the events of files in batches; the one that holds a file's last records carries its state.
 
@@ -47,13 +49,15 @@ def ingest(  # noqa: PLR0913 - what is read, and how
         key: the project's redaction key.
         readers: candidates by name.
         refused: why nothing of a file, or of an archive's member, is to be stored, by its recorded name.
+        cluster: where others than this process work; None: processes of this machine.
 
     Raises:
         ConfigError: the redaction is misconfigured.
+        ClusterError: the cluster cannot be reached, or lost a task.
     """
     total = sum(file.stat().st_size for file in files if file != STDIN and file.exists())
     blocks = _blocks(files, Known(known.values(), root), root, cfg, readers, refused or {})
-    return batches_of(blocks, sys.maxsize if STDIN in files else total, cfg, key, readers)
+    return batches_of(blocks, sys.maxsize if STDIN in files else total, cfg, key, readers, cluster)
 
 
 def _blocks(

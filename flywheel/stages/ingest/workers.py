@@ -1,7 +1,7 @@
-"""Turns blocks of raw records into batches of events: parse, read, redact, name; in as many processes as pay off.
+"""Turns blocks of raw records into batches of events: parse, read, redact, name; in some processes, or on a cluster.
 
-In: blocks. Out: their batches, in the same order whichever process made them, so that the number of processes changes
-nothing. Other processes only compute: they touch no file, and end when the process that started them does.
+In: blocks. Out: their batches, in the same order whoever made them, so that it changes nothing. Other processes only
+compute: they touch no file, and end when the process that started them does.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import pickle
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,6 +20,7 @@ from typing import Any
 from flywheel.config import IngestConfig
 from flywheel.errors import IngestError
 from flywheel.extensions import Reader
+from flywheel.io.cluster import Cluster, ClusterTasks
 from flywheel.io.processes import Processes
 from flywheel.io.safe_path import can_start_safely
 from flywheel.stages.ingest.batches import Batch, Block, Counts, Segment
@@ -119,15 +120,25 @@ def _take(
 
 
 def batches_of(
-    blocks: Iterable[Block], total_bytes: int, cfg: IngestConfig, key: bytes, readers: Mapping[str, Reader]
+    blocks: Iterable[Block],
+    total_bytes: int,
+    cfg: IngestConfig,
+    key: bytes,
+    readers: Mapping[str, Reader],
+    cluster: Cluster | None,
 ) -> Iterator[Batch]:
     """Yield the batch of each block, in order."""
     workers = cfg.workers or (min(os.cpu_count() or 1, _MOST) if total_bytes >= _WORTH_BYTES else 1)
-    pickled = _pickled(cfg, key, readers) if workers > 1 and can_start_safely() else None
+    several = cluster is not None or (workers > 1 and can_start_safely())
+    pickled = _pickled(cfg, key, readers) if several else None
     if pickled is None:
         worker = Worker(cfg, key, readers)
         for block in blocks:
             yield replace(worker.work(block.segments), states=tuple(block.states), reached=block.reached)
+        return
+    if cluster is not None:
+        with ClusterTasks(cluster, _begin, pickled) as tasks:
+            yield from _in_order(tasks, Worker(cfg, key, readers), blocks, tasks.size)
         return
     with Processes(workers - 1, _begin, pickled) as pool:
         yield from _in_order(pool, Worker(cfg, key, readers), blocks, workers - 1)
@@ -141,7 +152,7 @@ def _pickled(cfg: IngestConfig, key: bytes, readers: Mapping[str, Reader]) -> by
         return None
 
 
-def _in_order(pool: Processes, here: Worker, blocks: Iterable[Block], others: int) -> Iterator[Batch]:
+def _in_order(pool: Executor, here: Worker, blocks: Iterable[Block], others: int) -> Iterator[Batch]:
     """Give the others what keeps them busy, and work on the rest here; on everything while they start.
 
     So the first batches come at once, whatever starting takes.
