@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         BuildAnswer,
         ExportAnswer,
         IngestAnswer,
+        PublishAnswer,
         QuarantineAnswer,
         QuarantineRetry,
         ReadersAnswer,
@@ -383,6 +384,17 @@ class Project:
         with self.locked("export") as ctx:
             build(ctx.store, ctx.config, self.folder)
             return export(ctx, Path(folder).resolve(), forms, split, to)
+
+    def publish(self) -> PublishAnswer:
+        """Bring the Delta log of each table up to its current snapshot, over the store's own files.
+
+        Raises:
+            StoreError: a part is missing or damaged.
+        """
+        from flywheel.pipeline.serve.delta import publish
+
+        with self.locked("publish") as ctx:
+            return publish(ctx.store)
 
     # --- rewards ------------------------------------------------------------------------------------------------------
 

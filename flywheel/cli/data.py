@@ -456,3 +456,27 @@ def export(
     runs = [f"next  cd {shlex.quote(answer.folder)} && {command}" for command in answer.command[:1]]
     warnings = [f"! {warning}" for warning in answer.warnings]
     current.out.result([*lines, *lost, *warnings, f"in    {answer.folder}", *runs], answer)
+
+
+@commands.command()
+def publish(
+    ctx: typer.Context,
+    *,
+    delta: Annotated[bool, typer.Option("--delta", help="As Delta tables.")] = False,
+) -> None:
+    """Let other programs open the current tables, without copying a row.
+
+    With --delta a log next to each table's files lists those of its current snapshot: polars, Spark, DuckDB and others
+    read `.flywheel/tables/NAME` as a Delta table, and earlier versions as long as their files exist. Type it again
+    after a build. Never VACUUM or write to these tables from elsewhere.
+    """
+    if not delta:
+        raise CommandLineError("no form is given", hint="flywheel publish --delta")
+    current = session(ctx)
+    with working(current.out, "publishing"):
+        answer = current.project().publish()
+    lines = columns(
+        [[table.table, f"version {table.version}", f"{table.rows:,} rows", table.folder] for table in answer.tables],
+        right=(2,),
+    )
+    current.out.result(lines or ["nothing to publish: no table was built"], answer)

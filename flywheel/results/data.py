@@ -227,3 +227,20 @@ class ExportAnswer(Document):
     lost: list[ExportLoss] = Field(default=[], description="What the system has no place for.")
     warnings: list[str] = Field(default=[], description="What to know before anything trains on it.")
     inputs: dict[str, str] = Field(description="Hash of each table that it was made from.")
+
+
+class PublishedTable(Record):
+    """A table that other programs can open."""
+
+    table: str
+    folder: str = Field(description="What to open: a Delta table.")
+    version: int = Field(description="Its newest version; grows by one where the table has changed.")
+    rows: int
+
+
+class PublishAnswer(Document):
+    """`flywheel publish`."""
+
+    document: ClassVar[str] = "cli/publish"
+
+    tables: list[PublishedTable]
