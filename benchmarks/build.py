@@ -1,8 +1,8 @@
 """From episodes to pairs and groups at 10^4, 10^5 and 10^6 episodes: seconds by stage, peak memory, ratio to linear.
 
-`python benchmarks/build.py [SIZE ...]`: a store with episodes of five steps, their feedback and outcomes is made, and
-`pipeline.build` runs every stage after them as `flywheel build` does, reading and writing its tables. The floor is what
-polars alone takes to read the same steps and outcomes and to group them by task and action.
+`python benchmarks/build.py [SIZE ...] [--partitions N]`: a store with episodes of five steps, their feedback and
+outcomes is made, and `pipeline.build` runs every stage after them as `flywheel build` does, reading and writing its
+tables. The floor is what polars alone takes to read the same steps and outcomes and to group them by task and action.
 
 Seconds of processors are those of all processes together, so that a machine that others use does not count; seconds of
 the clock only mean something on a quiet one. Memory is the largest sum over all processes. The world is fixed by a
@@ -213,7 +213,7 @@ def _memory(pid: int) -> int:
         return 0
 
 
-def measure(size: int, workers: int) -> dict[str, Any]:
+def measure(size: int, workers: int, partitions: int) -> dict[str, Any]:
     """Build everything after the episodes; return seconds by stage, rows of the tables, and peak memory in GB."""
     from flywheel.config import Config
     from flywheel.pipeline.build.run import build, select_stages
@@ -223,7 +223,8 @@ def measure(size: int, workers: int) -> dict[str, Any]:
     spent: dict[str, float] = {}
     rows: dict[str, int] = {}
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([sys.executable, __file__, "--fill", folder, str(size)], check=True)
+        made = [sys.executable, __file__, "--fill", folder, str(size), "--partitions", str(partitions)]
+        subprocess.run(made, check=True)
         store = Store(Path(folder))
         watch = Watch()
         last, began = watch.seconds(), time.monotonic()
@@ -265,25 +266,26 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("sizes", nargs="*", type=int, default=list(SIZES))
     parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--partitions", type=int, default=4)
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--fill", nargs=2, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.fill:
         from flywheel.store import Store
 
-        fill(Store(Path(asked.fill[0])), int(asked.fill[1]))
+        fill(Store(Path(asked.fill[0]), asked.partitions), int(asked.fill[1]))
     elif asked.one:
-        print(json.dumps(measure(asked.one, asked.workers)))
+        print(json.dumps(measure(asked.one, asked.workers, asked.partitions)))
     else:
-        compare(asked.sizes, asked.workers)
+        compare(asked.sizes, asked.workers, asked.partitions)
 
 
-def compare(sizes: list[int], workers: int) -> None:
+def compare(sizes: list[int], workers: int, partitions: int) -> None:
     """Print what each size takes, next to the floor and to what the first size predicts."""
     base = 0.0
     for size in sizes:
         out = subprocess.run(
-            [sys.executable, __file__, "--one", str(size), "--workers", str(workers)],
+            [sys.executable, __file__, "--one", str(size), "--workers", str(workers), "--partitions", str(partitions)],
             capture_output=True, text=True, check=True,
         )  # fmt: skip
         row = json.loads(out.stdout)

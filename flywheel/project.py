@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     )
     from flywheel.results.deploy import CanaryAnswer, ChampionAnswer, DeployMergeAnswer, DeployVllmAnswer
     from flywheel.results.inspect import ExplainAnswer, ReportAnswer, ShowAnswer, ViewAnswer
-    from flywheel.results.operations import ForgetAnswer, GcAnswer, RunAnswer
+    from flywheel.results.operations import ForgetAnswer, GcAnswer, RepartitionAnswer, RunAnswer
     from flywheel.results.rewards import AuditAnswer, AuditQuestion, RewardsAnswer
     from flywheel.results.rounds import DiffAnswer, EvalAnswer, LogAnswer, LogsEvalAnswer
     from flywheel.results.setup import ConfigAnswer, DoctorAnswer, InitAnswer, PluginsAnswer, TrustAnswer
@@ -86,7 +86,7 @@ class Project:
             raise UsageError(f"`{folder}` is not a folder", hint="pass the project's folder with -C")
         self.config = config if config is not None else load_config(self.folder / CONFIG_FILE)
         refuse_unapproved(self.folder, self.config)
-        self.store = Store(self.folder / self.config.store)
+        self.store = Store(self.folder / self.config.store, self.config.build.partitions)
         self.registry = Registry(self.folder / self.config.rounds)
         self._say = say
 
@@ -815,6 +815,17 @@ class Project:
 
         with self.locked("gc") as ctx:
             return collect(ctx, kept, dry_run=dry_run)
+
+    def repartition(self, partitions: int) -> RepartitionAnswer:
+        """Store the events in so many partitions, row for row as they are; the next build makes all tables again.
+
+        Raises:
+            UsageError: the number is not one from 1 to 1,024.
+        """
+        from flywheel.pipeline.admin.repartition import repartition
+
+        with self.locked("repartition") as ctx:
+            return repartition(ctx.store, partitions)
 
 
 def _reason(command: str, reason: str) -> str:

@@ -36,7 +36,7 @@ LAYOUT = 1
 PARTITIONS = 4
 FORGETTING = "forgetting.json"  # in the store while a user is being forgotten
 _KEPT = 20  # snapshots of a stage
-_MOST_PARTITIONS = 1024
+MOST_PARTITIONS = 1024
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 RAW = ("events", "quarantine")  # tables that cannot be made again
 
@@ -122,47 +122,72 @@ class Store:
 
     Args:
         root: the store's folder; created on the first write.
+        partitions: their number where there is no store yet.
 
     Raises:
         StoreError: the folder holds a store of another layout version.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, partitions: int = PARTITIONS) -> None:
         self.root = root
         self._snapshots: dict[tuple[str, int], Snapshot] = {}
         self._sound: set[str] = set()  # parts whose hash was checked
         self._held: Mapping[str, int] | None = None  # the current snapshots, where another process sets them
-        header = root / "store.json"
-        self.partitions, self.key_fingerprint = PARTITIONS, ""
-        if header.exists():
-            layout = files.read_json(header)
-            number = layout.get("layout") if isinstance(layout, dict) else None
-            if number != LAYOUT:
-                raise StoreError(
-                    f"`{root}` has layout {number}, this flywheel reads {LAYOUT}",
-                    hint="use the flywheel version that wrote it, or ingest into a new store",
-                )
-            partitions = layout.get("partitions")
-            if type(partitions) is not int or not 1 <= partitions <= _MOST_PARTITIONS:
-                raise StoreError(f"`{header}` is damaged: no number of partitions", hint="restore it from a backup")
-            self.partitions = partitions
-            self.key_fingerprint = str(layout.get("key", ""))
+        self.partitions, self.key_fingerprint = partitions, ""
+        self._read_header()
+
+    def _read_header(self) -> bool:
+        """Take over what the header holds; return whether it is there, and as a finished command leaves it."""
+        header = self.root / "store.json"
+        if not header.exists():
+            return False
+        layout = files.read_json(header)
+        number = layout.get("layout") if isinstance(layout, dict) else None
+        if number != LAYOUT:
+            raise StoreError(
+                f"`{self.root}` has layout {number}, this flywheel reads {LAYOUT}",
+                hint="use the flywheel version that wrote it, or ingest into a new store",
+            )
+        counts = [layout.get("partitions"), *(moving := layout.get("moving") or [])]
+        if not all(type(count) is int and count >= 1 for count in counts) or max(counts[:2]) > MOST_PARTITIONS:
+            raise StoreError(f"`{header}` is damaged: no number of partitions", hint="restore it from a backup")
+        self.partitions = counts[0]
+        if moving and (self.root / "snapshots" / "ingest" / f"{moving[1]}.json").exists():
+            self.partitions = moving[0]
+        self.key_fingerprint = str(layout.get("key", ""))
+        return not moving
+
+    def _write_header(self, *moving: int) -> None:
+        header = {"layout": LAYOUT, "partitions": self.partitions}
+        header |= {"key": self.key_fingerprint} if self.key_fingerprint else {}
+        files.write_json(self.root / "store.json", header | ({"moving": moving} if moving else {}))
 
     def create(self) -> None:
-        """Create the store's folder and header if missing, and remove the leftovers of interrupted writes."""
-        if not (self.root / "store.json").exists():
-            files.write_json(self.root / "store.json", {"layout": LAYOUT, "partitions": self.partitions})
+        """Create the store's folder and header if missing, and settle what a killed command left; under the lock."""
+        if not self._read_header():
+            self._write_header()
         files.remove_partials(self.root)
+
+    def repartition(self, partitions: int, parts: Iterable[Part]) -> None:
+        """Make these parts the events' and quarantine's current ones, by another number of partitions, in one step.
+
+        The header gets the number and the snapshot from which on it holds; that snapshot is written next.
+        """
+        before = self.current("ingest")
+        if before is not None:
+            self._write_header(partitions, before.number + 1)
+            self.commit("ingest", fingerprint=before.fingerprint, parts=parts, funnel=before.funnel, extra=before.extra)
+        self.partitions = partitions
+        self._write_header()
 
     def keep_fingerprint(self, fingerprint: str) -> None:
         """Write down which redaction key this store's pseudonyms are made with, for good; call under the lock."""
         self.key_fingerprint = fingerprint
-        header = {"layout": LAYOUT, "partitions": self.partitions, "key": fingerprint}
-        files.write_json(self.root / "store.json", header)
+        self._write_header()
 
-    def partition(self, conversation_id: str) -> int:
-        """Return the partition of a conversation's events."""
-        return int(content_id(conversation_id)[:4], 16) % self.partitions
+    def partition(self, conversation_id: str, partitions: int = 0) -> int:
+        """Return the partition of a conversation's events, also by another number of partitions."""
+        return int(content_id(conversation_id)[:4], 16) % (partitions or self.partitions)
 
     # --- tables ---------------------------------------------------------------------------------------------------
 

@@ -134,3 +134,22 @@ def gc(  # noqa: PLR0913 - one parameter an option
     rows = [[row.what, f"{row.count:,}", present.size(row.size_bytes), row.why] for row in answer.rows]
     total = f"{present.size(answer.size_bytes)} {'would be removed' if dry_run else 'removed'}"
     current.out.result([*columns(rows, right=(1, 2)), total if rows else "nothing to remove"], answer)
+
+
+@commands.command()
+def repartition(
+    ctx: typer.Context,
+    partitions: Annotated[int, typer.Argument(help="How many.", min=1, max=1024, metavar="N")],
+) -> None:
+    """Store the events in N partitions; every row stays as it is.
+
+    A partition is what a build holds in memory and gives to a process or node: one for 250,000 episodes. The next build
+    makes all tables again. If it is killed, the store is as it was, or done.
+    """
+    current = session(ctx)
+    with working(current.out, "repartitioning"):
+        answer = current.project().repartition(partitions)
+    lines = columns([["partitions", f"{answer.partitions:,}  ({answer.before:,} before)"],
+                     ["events", f"{answer.events:,} in {present.count(answer.parts, 'file')}"]])  # fmt: skip
+    changed = answer.before != answer.partitions
+    current.out.result([*lines, *(["next  flywheel build"] if changed else [])], answer)

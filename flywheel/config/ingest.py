@@ -83,6 +83,13 @@ class BuildConfig(Section):
     workers: int = Field(
         default=0, ge=0, description="Processes that build; 0: one a core when there is much to build. Changes no byte."
     )
+    partitions: int = Field(
+        default=4,
+        ge=1,
+        le=1024,
+        description="Partitions of a new store, each a unit of memory and of parallel work: one for 250,000 episodes. "
+        "`flywheel repartition` changes an existing store.",
+    )
     engine: Literal["processes", "ray"] = Field(
         default="processes",
         description="Where ingest and build work: processes of this machine, or tasks on a Ray cluster that shares the "

@@ -61,3 +61,14 @@ class GcAnswer(Document):
     rows: list[GcRow]
     count: int = Field(description="Files and folders.")
     size_bytes: int
+
+
+class RepartitionAnswer(Document):
+    """`flywheel repartition`."""
+
+    document: ClassVar[str] = "cli/repartition"
+
+    before: int = Field(description="Partitions that the store had.")
+    partitions: int = Field(description="Partitions that it has now.")
+    events: int
+    parts: int = Field(description="Files that hold them.")

@@ -16,14 +16,15 @@ from pathlib import Path
 import polars as pl
 
 from flywheel.config import Config
+from flywheel.errors import StoreError
 from flywheel.funnel import Funnel
-from flywheel.pipeline.build.registry import Frames, Stage, stage_of
+from flywheel.pipeline.build.registry import Frames, Stage, made_by, stage_of
 from flywheel.pipeline.build.tables import RECORDED
 from flywheel.records import TABLES, LogEvent, content_id
 from flywheel.stages.conversations.link import follow_links
 from flywheel.stages.conversations.thread import follow_threads, mark_copies
 from flywheel.stages.tasks.build import follow_tasks
-from flywheel.store import Part, Store
+from flywheel.store import Part, Snapshot, Store
 
 NOWHERE = "0" * 8  # id of what no episode was made from
 SLICE = 100_000  # rows of the largest table that a stage gets at once
@@ -119,6 +120,8 @@ def _load(stage: Stage, store: Store, config: Config, partition: int | None) -> 
     for table in stage.needs:
         snapshot = store.current(stage_of(table))
         parts = snapshot.parts if snapshot else ()
+        if snapshot is not None and stage.by != "all" and made_by(table) != "all":
+            _refuse_other_partitions(store, snapshot)
         if table == "events":
             events = _events(stage, store, parts, config.build.cutoff, partition).collect()
             frames[table] = events if stage.by == "all" else follow_threads(events)
@@ -137,9 +140,25 @@ def _load(stage: Stage, store: Store, config: Config, partition: int | None) -> 
     return frames
 
 
+def _refuse_other_partitions(store: Store, needed: Snapshot) -> None:
+    """Refuse to put together partitions of different numbers: some rows would be lost, others met twice.
+
+    Raises:
+        StoreError: the store was repartitioned after the needed snapshot.
+    """
+    partitions = needed.fingerprint.get("partitions", store.partitions)
+    if partitions != store.partitions:
+        raise StoreError(
+            f"`{needed.stage}` was built in {partitions} partitions, and the store has {store.partitions} now",
+            hint=f"build it first: `flywheel build`, or `flywheel build --select {needed.stage}`",
+        )
+
+
 def _of_tasks(store: Store, table: str, parts: Sequence[Part], partition: int | None) -> pl.LazyFrame:
     """Return the rows of a partition's tasks; what was recorded before tasks were known is read through `tasks`."""
     here = pl.lit(value=True) if partition is None else _partition_of("task_id", store.partitions) == partition
+    if made_by(table) == "task":
+        return store.read([p for p in parts if partition is None or p.partition == partition], table)
     if table not in RECORDED:
         return store.read(parts, table).filter(here)
     return follow_tasks(store.read(parts, table), store.table("tasks", "tasks").filter(here))

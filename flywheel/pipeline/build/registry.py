@@ -59,7 +59,7 @@ class Stage:
 
 
 def _built(config: Config) -> dict[str, Any]:
-    return config.build.model_dump(mode="json", exclude={"workers", "engine", "address"})  # who builds changes nothing
+    return config.build.model_dump(mode="json", include={"as_of"})  # who builds changes nothing, partitions no row
 
 
 def _trust(config: Config, *fields: str) -> dict[str, Any]:
@@ -137,6 +137,11 @@ ACTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 
 _BROUGHT = {stage.name: stage.brings for stage in STAGES}
+
+
+def made_by(table: str) -> str:
+    """Return how the rows of a table are partitioned: by conversation, by task, or not at all ("all")."""
+    return next((s.by for s in STAGES if table in s.makes), "conversation")
 
 
 def stage_of(table: str) -> str:

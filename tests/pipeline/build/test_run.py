@@ -95,13 +95,10 @@ def test_every_funnel_adds_up(folder: Path) -> None:
         assert status.funnel["considered"] == status.funnel["kept"] + dropped, status.stage
 
 
-def test_the_number_of_partitions_does_not_change_the_rows(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_number_of_partitions_does_not_change_the_rows(folder: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     shutil.copytree(folder / "logs", other / "logs")
-    monkeypatch.setattr("flywheel.store.PARTITIONS", 3)
-    project = Project(other)
+    project = Project(other, config=Config.model_validate({"build": {"partitions": 3}}))
     project.ingest()
     project.build()
 
