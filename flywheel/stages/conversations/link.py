@@ -9,7 +9,7 @@ feedback may arrive before its target.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -40,7 +40,8 @@ def build_links(events: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
         funnel: considered = feedback and outcomes with a target; pending and ambiguous ones are dropped for now.
     """
     late = pl.col("kind").is_in(_LATE)
-    names = _names(events.filter(~late))
+    aimed = events.filter(late & pl.col("target").is_not_null()).select(_Feedback._fields)
+    names = _names(events.filter(~late), events["conversation_id"].unique(), aimed["target"].unique())
     there = set(events["conversation_id"].unique())
     homes, ambiguous = _homes(names, there)
     links: list[dict[str, Any]] = [
@@ -50,7 +51,6 @@ def build_links(events: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
     links += [_link(source, None, None, via, "ambiguous") for source, via in ambiguous.items()]
     talks = {_home(c, homes) for c in events.filter(~late)["conversation_id"].unique()}
     known = {name: {_home(c, homes) for c in conversations} for name, conversations in names.items()}
-    aimed = events.filter(late & pl.col("target").is_not_null()).select(_Feedback._fields)
     beside = _beside(events.filter(~late), aimed, homes)
     for feedback in map(_Feedback._make, aimed.iter_rows()):
         funnel.considered += 1
@@ -109,15 +109,23 @@ def _link(source: str, event_id: str | None, home: str | None, via: str, state: 
     return {"source": source, "event_id": event_id, "conversation_id": home, "via": via, "state": state}
 
 
-def _names(events: pl.DataFrame) -> dict[str, set[str]]:
-    """Return the conversations in which each kind:id was seen."""
+def _names(events: pl.DataFrame, there: pl.Series, targets: pl.Series) -> dict[str, set[str]]:
+    """Return the conversations in which each kind:id was seen, of those that a target or a conversation is named by.
+
+    Most are ids of calls that nothing aims at: they stay out of Python, which would need 1.5 kB an episode for them.
+    """
     names = [
         events.select("conversation_id", name=pl.col("ids")).explode("name"),
         events.select("conversation_id", name="span:" + pl.col("span_id")),
         events.select("conversation_id", name="call:" + pl.col("tool_call_id")),
     ]
     conversations: dict[str, set[str]] = defaultdict(set)
-    for conversation, name in pl.concat(names).drop_nulls("name").unique().iter_rows():
+    aims = pl.Series([name for target in targets for name in (target, *names_of(target))], dtype=pl.String)
+    plain = pl.coalesce(pl.col("name").str.extract(rf"^(?s)(?:{'|'.join(_BARE)}):(.*)$"), "name")
+    own = plain == pl.col("conversation_id")
+    aimed_at = pl.col("name").is_in(aims.implode()) | pl.col("name").is_in(there.implode())
+    aimed_at |= plain.is_in(there.implode()) & ~own
+    for conversation, name in pl.concat(names).drop_nulls("name").unique().filter(aimed_at).iter_rows():
         conversations[name].add(conversation)
     return conversations
 
@@ -156,7 +164,7 @@ def _around(conversation: str) -> Iterator[str]:
         end = conversation.rfind("/", 0, end)
 
 
-def _called(name: str, there: set[str]) -> Iterator[str]:
+def _called(name: str, there: Container[str]) -> Iterator[str]:
     """Yield the conversations that are named by an id: as it is, or by its plain part."""
     kind, _, plain = name.partition(":")
     if name in there:
@@ -188,7 +196,7 @@ def _link_of(
     fits = {
         known_home
         for target in targets
-        for name in _called(target, talks | set(homes))
+        for name in (*_called(target, talks), *_called(target, homes))
         if (known_home := _home(name, homes)) in talks
     }.union(*(known.get(target, ()) for target in targets))
     if by_place and not fits and beside is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import permutations
+from time import process_time
 from typing import Any
 
 import polars as pl
@@ -117,3 +118,18 @@ def test_the_order_of_events_is_irrelevant() -> None:
 def test_without_links_events_are_read_as_they_are() -> None:
     events = frame(said("a"), said("b")).lazy()
     assert follow_links(events, build_links(frame(said("a")), Funnel())) is events
+
+
+def test_ten_times_the_late_feedback_takes_ten_times_as_long() -> None:
+    """Each was once compared with a set of all conversations that was made for it alone."""
+
+    def seconds(conversations: int) -> float:
+        names = [str(n) for n in range(conversations)]
+        talks = [said(name, f"call:{name}") for name in names]
+        events = frame(*talks, *(judged(f"call:{name}", f"late {name}") for name in names))
+        began = process_time()
+        links = build_links(events, Funnel())
+        assert links["state"].unique().to_list() == ["joined"]
+        return process_time() - began
+
+    assert seconds(6000) < 40 * min(seconds(600) for _ in range(3))
