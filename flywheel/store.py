@@ -158,7 +158,7 @@ class Store:
         return not moving
 
     def _write_header(self, *moving: int) -> None:
-        header = {"layout": LAYOUT, "partitions": self.partitions}
+        header: dict[str, Any] = {"layout": LAYOUT, "partitions": self.partitions}
         header |= {"key": self.key_fingerprint} if self.key_fingerprint else {}
         files.write_json(self.root / "store.json", header | ({"moving": moving} if moving else {}))
 

@@ -86,12 +86,13 @@ class RayCluster:
 
 
 def _processes(group: int, name: str) -> list[int]:
-    """Return the processes of that name among those that a `ray start` has started."""
+    """Return the processes of that title among those that a `ray start` has started, which leads their session."""
     found = []
     for place in Path("/proc").iterdir():
         with contextlib.suppress(OSError, ValueError):
-            mine = int((place / "stat").read_text().rpartition(")")[2].split()[2]) == group
-            if mine and (place / "comm").read_text().startswith(name):
+            session = int((place / "stat").read_text().rpartition(")")[2].split()[3])
+            title = (place / "cmdline").read_text().partition("\0")[0]
+            if session == group and title.rpartition("/")[2].startswith(name):
                 found.append(int(place.name))
     return found
 
