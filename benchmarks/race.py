@@ -51,7 +51,7 @@ target_modules = ["q_proj", "k_proj", "v_proj", "o_proj"]
 suites = ["shop"]
 baselines = []
 max_cases = {cases}
-max_new_tokens = 48
+max_new_tokens = 96
 batch_size = 40
 """
 
