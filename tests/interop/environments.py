@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -31,6 +32,9 @@ def build(name: str) -> None:
     Raises:
         CalledProcessError: a package cannot be installed.
     """
+    if "repository" in SYSTEMS[name]:
+        fetch(name)
+        return
     done, system = HOME / name / ".complete", SYSTEMS[name]
     asked = json.dumps(system, sort_keys=True)
     if not system["python"] or (done.is_file() and done.read_text(encoding="utf-8") == asked):
@@ -47,6 +51,31 @@ def build(name: str) -> None:
     for call in (venv, [*install, *system["packages"]], *([without] if "without" in system else [])):
         subprocess.run(call, check=True, env=environment)
     done.write_text(asked, encoding="utf-8")
+
+
+def source_of(name: str) -> Path:
+    """Return where the source of a system lies that is no package: $NAME_SOURCE, else `.interop`."""
+    return Path(os.environ.get(f"{name.upper()}_SOURCE") or HOME / name)
+
+
+def fetch(name: str) -> None:
+    """Fetch the pinned commit of a system's source with git, unless $NAME_SOURCE names a copy.
+
+    Raises:
+        CalledProcessError: it cannot be reached.
+    """
+    folder, system = source_of(name), SYSTEMS[name]
+    if folder.is_dir() and any(folder.iterdir()):
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    git = ["git", "-C", str(folder)]
+    try:
+        subprocess.run([*git, "init", "--quiet"], check=True)
+        subprocess.run([*git, "fetch", "--quiet", "--depth", "1", system["repository"], system["commit"]], check=True)
+        subprocess.run([*git, "checkout", "--quiet", "FETCH_HEAD"], check=True)
+    except subprocess.CalledProcessError:
+        shutil.rmtree(folder)
+        raise
 
 
 def main(names: list[str]) -> int:

@@ -27,6 +27,7 @@ NONE: dict[tuple[str, str], str] = {
     ("areal", "trained"): GPU,
     ("openrlhf", "trained"): GPU,
     ("agentfly", "trained"): GPU,
+    ("agentfly", "config"): "its settings are veRL's of an own branch, which cannot be fetched",
     ("agentfly", "replayed"): "it samples all attempts itself",
     ("agentfly", "imported"): "it writes none of its attempts",
     ("openrlhf", "imported"): "it writes checkpoints and metrics alone",

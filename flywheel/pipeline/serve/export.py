@@ -85,7 +85,7 @@ def export(ctx: Context, folder: Path, forms: Sequence[str], split: str, to: str
 
 def _require_own(folder: Path) -> None:
     """Refuse a folder with anything but an earlier export: all of it is replaced, adapters trained there too."""
-    names = {path.name for path in folder.iterdir()} - {"__pycache__"}
+    names = {path.name for path in folder.iterdir()} - {"__pycache__", "asked"}
     if not (folder / MANIFEST).is_file():
         if names:
             raise UsageError(f"`{folder}` was not written by `flywheel export`", hint="choose a new or empty folder")

@@ -6,6 +6,8 @@ import io
 import json
 import shlex
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -366,3 +368,21 @@ def test_a_pinned_revision_is_what_the_commands_train(contents: Mined) -> None:
 def test_only_a_name_on_a_hub_has_revisions(tiny_model: Path) -> None:
     bases = ["Qwen/Qwen3-0.6B", "embedded", str(tiny_model), "models/tiny.gguf"]
     assert [is_of_hub(ModelConfig(base=base)) for base in bases] == [True, False, False, False]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("name", ["openrlhf", "areal"])
+def test_two_processes_of_a_trainer_play_every_attempt_of_a_group(name: str, contents: Mined, tmp_path: Path) -> None:
+    """Each engine of OpenRLHF and each worker of AReaL has a replay of its own, and asks for some of a group."""
+    write_files(TARGETS[name], contents, tmp_path)
+    asks = (
+        "import ast, json, os, sys; from pathlib import Path\n"
+        "tree = ast.parse(Path('replay.py').read_text())\n"
+        "kept = [n for n in tree.body if 'ASKED' in ast.unparse(n) and not isinstance(n, ast.ClassDef)]\n"
+        "names = {'__file__': str(Path('replay.py').resolve()), 'os': os, 'Path': Path}\n"
+        "exec(compile(ast.Module(kept, []), 'replay.py', 'exec'), names)\n"
+        "print([names['number']('group') for _ in range(50)])"
+    )
+    both = [subprocess.Popen([sys.executable, "-c", asks], stdout=subprocess.PIPE, cwd=tmp_path) for _ in range(2)]
+    numbers = [number for one in both for number in json.loads(one.communicate()[0])]
+    assert sorted(numbers) == list(range(100))
