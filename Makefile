@@ -98,6 +98,7 @@ bench: $(VENV)/.installed
 	@$(BIN)/python benchmarks/belief.py
 	@$(BIN)/python benchmarks/hacks.py
 	@$(BIN)/python benchmarks/build.py 10000 100000
+	@$(BIN)/python benchmarks/links.py
 	@$(BIN)/python benchmarks/rewards.py
 
 # Airflow 3 in an environment of its own, and the shipped DAG run in it both ways (about ten minutes on two cores).

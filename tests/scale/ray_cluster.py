@@ -52,6 +52,11 @@ class RayCluster:
             group.wait()
         shutil.rmtree(self._home, ignore_errors=True)
 
+    @property
+    def sessions(self) -> set[int]:
+        """The sessions of its processes."""
+        return {group.pid for group in self._groups}
+
     def add_node(self) -> None:
         """Start one more raylet."""
         self._start("--address", self.address, "--num-cpus", "1")
