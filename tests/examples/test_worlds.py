@@ -26,6 +26,7 @@ from flywheel_worlds.sampling import ModelServer
 from flywheel_worlds.serve import exam, main, open_server
 from flywheel_worlds.talk import Act, Message, Scripted, Talk, World, said
 from flywheel_worlds.users import USERS, character
+from tests.policy_server import PolicyServer, serving
 
 WORLDS: list[World] = [WAREHOUSE, DESK]
 FORMATS = ("native", "openai", "otel")
@@ -372,3 +373,21 @@ def test_a_model_samples_by_its_own_seed_and_logs_its_own_probabilities(tiny_mod
     assert {row["policy"] for row in night.truth} == {"base"}
     assert all(row["tokens"] for row in night.truth)
     assert [row["success"] for row in exam(DESK, server, 1)] == [False]
+
+
+@pytest.mark.model
+def test_a_server_behind_the_endpoint_serves_as_the_model_here(tiny_model: Path, tmp_path: Path) -> None:
+    model = f'[model]\nbase = "{tiny_model}"\ndtype = "float32"\n'
+    owner = PolicySet(ModelConfig(base=str(tiny_model), dtype="float32"), EvalConfig())
+    prompts = [[{"role": "user", "content": task.text}] for task in DESK.tasks()[:3]]
+    with serving(PolicyServer(tiny_model, owner)) as behind:
+        eval_section = f'[eval]\nendpoint = "{behind.url}"\nmax_new_tokens = 6\n'
+        (tmp_path / "flywheel.toml").write_text(f'name = "tiny"\n{model}{eval_section}')
+        greedy = open_server(DESK, "base", tmp_path, 0).act(prompts, DESK.tools, [1, 2, 3])
+        drawn = [open_server(DESK, "base", tmp_path, 1.5).act(prompts, DESK.tools, seeds) for seeds in ([1, 2, 3],) * 2]
+        night = serve(DESK, open_server(DESK, "base", tmp_path, 1.5), Order(tasks=2))
+    expected = owner.policy(None, "base").generate(prompts, [DESK.tools] * 3, max_new_tokens=6)
+    assert [act.message for act in greedy] == [generation.message for generation in expected]
+    assert drawn[0] == drawn[1]
+    assert drawn[0] != greedy
+    assert {row["policy"] for row in night.truth} == {"base"}

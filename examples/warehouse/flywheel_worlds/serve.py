@@ -23,7 +23,7 @@ def open_server(world: World, policy: str, project: Path, temperature: float) ->
     Args:
         world: whose scripted policies are known by name.
         policy: a scripted policy, or base, champion, latest or a round's number of a project.
-        project: the flywheel project.
+        project: the flywheel project; where it has an eval.endpoint, that server answers.
         temperature: of a model's sampling; 0 is greedy.
 
     Raises:
@@ -33,9 +33,13 @@ def open_server(world: World, policy: str, project: Path, temperature: float) ->
         return Scripted(policy, world.policies[policy])
     from flywheel import Project
 
+    if (opened := Project(project)).config.eval.endpoint:
+        from flywheel_worlds.served import EndpointServer
+
+        return EndpointServer(opened, policy, temperature)
     from flywheel_worlds.sampling import ModelServer
 
-    return ModelServer(Project(project), policy, temperature)
+    return ModelServer(opened, policy, temperature)
 
 
 def exam(world: World, server: Server, count: int, seed: int = 0) -> list[dict[str, Any]]:

@@ -17,10 +17,12 @@ from typing import Any, NamedTuple
 
 from flywheel.config import EvalConfig, ModelConfig
 from flywheel.errors import EvalError, FlywheelError
-from flywheel.io.files import atomic_folder, read_json, write_json
+from flywheel.io.files import atomic_folder
 from flywheel.models.load import base_folder, cache_folder, require_safetensors
 from flywheel.models.served.transport import Refused, Request, Transport
 from flywheel.records import canonical_json
+
+ADAPTER = "adapter_model.safetensors"
 
 Body = dict[str, Any]
 
@@ -428,7 +430,7 @@ class LlamaCpp(Server):
 
 
 class Transformers(Server):
-    """`transformers serve`: a model is a folder, loaded when it is first asked, an adapter with all of its base."""
+    """`transformers serve` on this machine: a model is a folder, loaded when it is first asked."""
 
     kind = "transformers"
 
@@ -437,25 +439,22 @@ class Transformers(Server):
         self.base = self.cfg.server.model or self.seen(base_folder(self.model))
 
     def _loaded(self, adapter: Path, name: str) -> Target:
-        return self._named(self.seen(self._staged(adapter, name)))
+        """Return a folder of links to the adapter and its base, which transformers loads as one model."""
+        folder = cache_folder() / "served" / name
+        linked = {file.name: file for file in base_folder(self.model).iterdir()}
+        linked |= {file.name: file for file in map(adapter.joinpath, ("adapter_config.json", ADAPTER))}
+        shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
+        with atomic_folder(folder) as partial:
+            for file_name, file in sorted(linked.items()):
+                (partial / file_name).symlink_to(file.resolve())
+        return self._named(self.seen(folder))._replace(ours=True)
+
+    def unload(self, target: Target) -> None:
+        """Remove the links; the server unloads what is idle by itself."""
+        shutil.rmtree(cache_folder() / "served" / PurePath(target.name).name, ignore_errors=True)
 
     def _found(self, known: str) -> Target:
         return self._named(known)
-
-    def _staged(self, adapter: Path, name: str) -> Path:
-        """Return a folder with the adapter, the base's configuration and tokenizer, and where its weights are."""
-        base = base_folder(self.model)
-        folder = cache_folder() / "served" / name
-        if folder.is_dir():
-            return folder
-        with atomic_folder(folder) as partial:
-            for file in sorted(base.iterdir()):
-                if file.is_file() and file.suffix in {".json", ".jinja", ".txt", ".model"} and "index" not in file.name:
-                    shutil.copyfile(file, partial / file.name)
-            shutil.copyfile(adapter / "adapter_model.safetensors", partial / "adapter_model.safetensors")
-            config = read_json(adapter / "adapter_config.json")
-            write_json(partial / "adapter_config.json", {**config, "base_model_name_or_path": self.seen(base)})
-        return folder
 
     def _chosen(self, sampling: Sampling) -> Body:
         """Return all settings of a generation: what is not in them is the model's own default."""
