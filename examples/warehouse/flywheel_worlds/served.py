@@ -1,6 +1,6 @@
-"""A model that serves from behind the project's `eval.endpoint`: many talks at once, each act drawn by its own seed.
+"""A model that serves from behind the project's `eval.endpoint`: many talks at once, each act sampled by its own seed.
 
-A server that batches by itself is asked for all acts side by side. The log gets no log-probabilities of what was drawn.
+A server that batches by itself is asked for all acts side by side. The log gets no log-probabilities of actions.
 """
 
 from __future__ import annotations
