@@ -66,7 +66,7 @@ def test_what_is_believed_is_right(world: str, attempts: int, least: float, monk
     assert least == 0 or found["believed_right"] >= found["believed_claimed"] - 0.05
 
 
-@pytest.mark.parametrize(("tasks", "attempts"), [(200, 4), (800, 1)])
+@pytest.mark.parametrize(("tasks", "attempts"), [(200, 4), pytest.param(800, 1, marks=pytest.mark.e2e)])
 def test_in_a_loop_the_shipped_method_ends_above_copying_successes(tasks: int, attempts: int) -> None:
     """At equal rows; each at its best learning rate, as `benchmarks/loop.py` has them with more seeds."""
     loop = benchmark("loop")
