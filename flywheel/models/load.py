@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from flywheel.config import ModelConfig
 from flywheel.errors import ConfigError, FlywheelError
 from flywheel.io.files import atomic_folder, hash_file, read_json, write_json
+from flywheel.present import count
 
 if TYPE_CHECKING:
     import torch
@@ -346,7 +347,7 @@ def describe_device() -> str:
     import torch
 
     if not torch.cuda.is_available():
-        return f"no GPU: training runs on {torch.get_num_threads()} CPU threads"
+        return f"no GPU: training runs on {count(torch.get_num_threads(), 'CPU thread')}"
     memory = torch.cuda.get_device_properties(0).total_memory / 2**30
     more = torch.cuda.device_count() - 1
     return f"{torch.cuda.get_device_name(0)}, {memory:.0f} GiB" + (f" and {more} more" if more else "")

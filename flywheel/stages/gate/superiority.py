@@ -38,21 +38,23 @@ def superiority(inputs: GateInput, cfg: GateConfig) -> RuleResult:
     if evidence.units < cfg.min_cases:
         message = f"{metric_evidence(row)}: a decision needs at least {count(cfg.min_cases, row.unit)}."
         return _held(message, numbers | {"needed_n": float(cfg.min_cases)})
-    bound = f"{e_value(math.log(1 / evidence.level))} (candidate {evidence.candidate}, level {p_value(evidence.level)})"
-    shown = f"{metric_evidence(row)}: E {e_value(evidence.log_e_best)}"
+    needed = e_value(math.log(1 / evidence.level))
+    level = f"candidate {evidence.candidate}, level {p_value(evidence.level)}"
+    shown = f"{metric_evidence(row)}: {e_value(evidence.log_e_best)} to 1 against chance"
     if evidence.log_e_best >= math.log(1 / evidence.level) and evidence.mean > 0:
-        message = f"{shown} >= {bound}, {_looks(evidence)}."
+        message = f"{shown}, {needed} to 1 is enough ({level}), {_looks(evidence)}."
         return RuleResult(rule=RULE, passed=True, verdict=Verdict.PROMOTE, message=message, numbers=numbers)
     if evidence.log_e_worse >= math.log(1 / HARM_ALPHA):
-        worse = f"E of 'worse' {e_value(evidence.log_e_worse)} >= {count(1 / HARM_ALPHA)}"
+        worse = f"{e_value(evidence.log_e_worse)} to 1 that it is worse, {count(1 / HARM_ALPHA)} to 1 is enough"
         return _rejected(f"{metric_evidence(row)}: {worse}, {_looks(evidence)}.", numbers)
     if _futile(evidence, cfg.horizon):
         message = (
-            f"{shown} < {bound} after {_looks(evidence)}; out of reach: even one standard error above its mean it "
-            f"needs more than gate.horizon {count(cfg.horizon, 'look')}."
+            f"{shown} after {_looks(evidence)}, {needed} to 1 is needed ({level}); out of reach: even one standard "
+            f"error above its mean it needs more than gate.horizon {count(cfg.horizon, 'look')}."
         )
         return _rejected(message, numbers)
-    return _held(f"{shown} < {bound}, {_looks(evidence)}; {_missing(evidence)}.", numbers | _planning(evidence))
+    message = f"{shown}, {needed} to 1 is needed ({level}), {_looks(evidence)}; {_missing(evidence)}."
+    return _held(message, numbers | _planning(evidence))
 
 
 def _held(message: str, numbers: dict[str, float]) -> RuleResult:

@@ -22,7 +22,15 @@ from flywheel.stages.ingest.allowed import Allowed, denied
 from flywheel.stages.ingest.jsontext import dumps, loads
 from flywheel.stages.ingest.patterns import GIVEN, KINDS, PLACED, Find
 from flywheel.stages.ingest.patterns.coded import BLOBBED, CODED, View, blobs, views
-from flywheel.stages.ingest.patterns.structure import in_columns, in_field, in_list, in_object, in_rows, login_in
+from flywheel.stages.ingest.patterns.structure import (
+    in_columns,
+    in_field,
+    in_list,
+    in_object,
+    in_rows,
+    in_steps,
+    login_in,
+)
 from flywheel.stages.ingest.quoted import JSON, values_in, with_escapes, without_escapes
 from flywheel.stages.ingest.screen import Screen, Screened, as_fields
 from flywheel.stages.ingest.users import Users
@@ -186,7 +194,11 @@ class Redactor:
         return [done.get(n, item) for n, item in enumerate(items)] if done else items
 
     def _in_rows(self, rows: list[Any]) -> list[Any]:
-        """Return rows without the secrets that the first one announces."""
+        """Return rows without the secrets that the first one announces, steps without what the one before does."""
+        for n, key in in_steps(rows):
+            text = rows[n][key]
+            step = {**rows[n], key: self._replaced(text, "secret", Find(text, 0, len(text)))}
+            rows = [*rows[:n], step, *rows[n + 1 :]]
         cells = list(in_rows(rows))
         rows = [list(row) for row in rows] if cells else rows
         for row, column in cells:
@@ -259,8 +271,8 @@ class Redactor:
                 changes[cell] = self._replaced(cell, "secret", Find(cell, 0, len(cell)))
             pairs = [(key, item, placed[key]) for key, item in value.items()]
         elif isinstance(value, list):
-            for row, column in in_rows(value):
-                cell = value[row][column]
+            cells = [value[row][column] for row, column in in_rows(value)]
+            for cell in (*cells, *(value[n][key] for n, key in in_steps(value))):
                 changes[cell] = self._replaced(cell, "secret", Find(cell, 0, len(cell)))
             pairs = [(name, old, new) for old, new in zip(value, self._placed_in_list(value, name), strict=True)]
         else:

@@ -44,8 +44,8 @@ def test_a_clear_improvement_is_promoted() -> None:
     assert found.verdict == Verdict.PROMOTE
     assert all(r.passed for r in found.rules)
     assert result_of(found, "superiority").message == (
-        "good 31.9% -> 68.1%, +36.2 pp [+21, +51], n 47 (47 tasks, +18/-1): E 1,121 >= 33 (candidate 1, level "
-        "0.03), 1 look."
+        "good 31.9% -> 68.1%, +36.2 pp [+21, +51], n 47 (47 tasks, +18/-1): 1,121 to 1 against chance, "
+        "33 to 1 is enough (candidate 1, level 0.03), 1 look."
     )
 
 
@@ -56,8 +56,9 @@ def test_a_small_improvement_is_inconclusive_and_says_what_is_missing() -> None:
     assert found.verdict == Verdict.INCONCLUSIVE
     assert result.numbers["needed_n"] == 185
     assert result.message == (
-        "good 42.5% -> 57.5%, +15.0 pp [-15, +43], n 20 (20 tasks, +6/-3): E 1.2 < 33 (candidate 1, level 0.03), "
-        "1 look; about 185 units needed if this difference is true (9 more looks at this pace)."
+        "good 42.5% -> 57.5%, +15.0 pp [-15, +43], n 20 (20 tasks, +6/-3): 1.2 to 1 against chance, "
+        "33 to 1 is needed (candidate 1, level 0.03), 1 look; about 185 units needed if this difference is true (9 "
+        "more looks at this pace)."
     )
 
 

@@ -49,7 +49,7 @@ def test_harm_ends_a_candidate() -> None:
     found = judge(row(2, 30, 100))
 
     assert (found.passed, found.verdict) == (False, Verdict.REJECT)
-    assert "E of 'worse'" in found.message
+    assert "to 1 that it is worse" in found.message
 
 
 def looked(nights: int, differences: list[float], level: float = 0.03) -> GateEvidence | None:

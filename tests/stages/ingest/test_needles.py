@@ -14,8 +14,10 @@ from benchmarks.needles import (
     FIFTH,
     FOURTH,
     HELD_OUT,
+    NINTH,
     SEVENTH,
     SIXTH,
+    TENTH,
     THIRD,
     Family,
     harmless,
@@ -30,7 +32,8 @@ from hypothesis import strategies as st
 pytestmark = pytest.mark.slow
 
 BARS = {"vendor": 0.99, "place": 0.99, "encoded": 0.95, "personal": 0.95}
-UNSEEN = 0.84
+LATER = {"vendor": 0.93, "place": 0.92, "encoded": 0.8, "personal": 0.93}
+UNSEEN = {"vendor": 0.58, "place": 0.82, "encoded": 0.45, "personal": 0.37}
 TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
@@ -51,9 +54,14 @@ def test_planted_needles_are_gone(families: tuple[Family, ...]) -> None:
         assert found.share >= BARS[group] - 0.02 * (families not in (FAMILIES, HELD_OUT)), (group, found.missed)
 
 
-def test_most_of_what_no_pattern_was_written_for_is_gone_too() -> None:
-    for group, found in recall(EIGHTH, 1, 11, Redactor(RedactConfig(), b"key").payloads).items():
-        assert found.share >= UNSEEN, group
+@pytest.mark.parametrize(
+    ("families", "least"), [(EIGHTH, LATER), (NINTH, LATER), (TENTH, UNSEEN)], ids=["eighth", "ninth", "unseen"]
+)
+def test_most_of_what_no_pattern_was_written_for_is_gone_too(
+    families: tuple[Family, ...], least: dict[str, float]
+) -> None:
+    for group, found in recall(families, 1, 11, Redactor(RedactConfig(), b"key").payloads).items():
+        assert found.share >= least[group], group
 
 
 @settings(deadline=None, max_examples=12)

@@ -21,13 +21,15 @@ _PHONE_WORDS = (
     r"|휴대폰|тел\b|телефон|telefoon"
     r"|call(?:ed)? (?:me|us|him|her|them|back)|ring (?:me|us)|text me|reach(?:ed)?(?: me| us)?|erreichbar"
     r"|ruf\w* (?:mich|uns|sie)|contact(?: number| me| no)?"
-    r"|\bmy number|number is|numéro|número de|nummer ist|dial\b|landline|callback|hotline"
+    r"|ring mig|bel me|ll[aá]mame|appelez|joignable|rückruf|meine nummer|natel|mobiel|τηλέφωνο|κινητό|telefax|erreich\w{1,6}|\bhp\b"
+    r"|\bmy number|number is|numéro|número (?:de|es)|nummer ist|dial\b|landline|callback|hotline"
 )
 _TRIGGER_PHONES = (
     rf"(?i:phone|telef|teléf|téléph|mobil|móv[ei]l|mov[ei]l|handy|rufnummer|durchwahl|celular"
     rf"|{START}(?:(?:t[eé]l|cell)[^a-z]|fax)|whatsapp|sms|msisdn|portable"
     r"|call (?:me|us|him|her|them|back)|ring (?:me|us)|reach|erreichbar|ruf |contact|number is|my number"
-    r"|landline|dial |hotline|callback)[^0-9]{0,24}[0-9]"
+    r"|landline|dial |hotline|callback|ring mig|bel me|llámame|llamame|appelez|joignable|rückruf|meine nummer|natel|mobiel|τηλέφ|κινητ|telefax|mi número"
+    rf"|erreich|{START}hp[^a-z])[^0-9]{{0,24}}[0-9]"
     r"|(?:電話|携帯|手机|电话|手機|फ़ोन|फोन|मोबाइल|전화|휴대폰|тел)[^0-9]{0,12}[0-9]"
 )
 _PHONE = re.compile(r"(?<![\w.+#$€£/=-])(?:\+|\(\+?)?[0-9](?:[ .()/-]{0,3}[0-9]){6,14}(?![\w/]|[.:-][0-9])")
@@ -92,18 +94,40 @@ _LONG_NAMES = (
     r"|documento|imei\b|vin\b|chassis number|tax[ _-]?(?:id|number|no)\b|nhs (?:number|no)"
     r"|burgerservicenummer|numer pesel|licen[cs]e n(?:umber|o)|insurance number"
 )
+# What such names are made of, where the name itself is not known: of whom or for what, then "number".
+_NUMBER = r"(?:number|nummer|no|nr|num|id|ids|código|codigo|code|kodas|kood|n[oº°]|n[uú]mero?|num[ée]ro|nomor|szám|číslo|broj|номер|番号|號|号|번호)"
+_ROOTS = (
+    r"(?:identi\w{0,12}|ident|cidad\w{0,6}|ciudadan\w{0,4}|citizen\w{0,4}|cittadin\w{0,4}|national|nacional|nazionale|personal|personnel|persona"
+    r"|segur\w{0,6}|securit\w|sécurité|social\w?|sociale|insurance|versichert?\w{0,16}|member|policy ?holder|medicaid|health|elector"
+    r"|voter|resident|residence|tax\w{0,5}|fiscal\w{0,2}|driv\w{1,4}|licen[cs]e|licencia|führerschein|kennzeichen|carte|cartão|carta|tarjeta|osob\w{1,5}|asmens|isiku\w{0,6}"
+    r"|dow[oó]d\w{0,2}|mati[cč]n\w|numeric|паспорт|серия|在留カード|身分證|身份)"
+)
+_MADE_NAMES = (
+    rf"{_ROOTS}(?: (?:de|del|do|da|du|des|der|card|la|el|of|i|e|и|osobist\w|{_ROOTS})){{0,3}}[ _-]?{_NUMBER}\b|{_NUMBER} (?:(?:de|del|da|do|d'|of|la|el) ?){{0,2}}{_ROOTS}"
+    r"|clave (?:de )?elector|cart(?:ão|a) d[ei'] ?cidad\w+|dow[oó]d(?:u| osobist\w)?|my social\b|isikukood|asmens kodas|在留カード(?:番号)?|паспорт(?: серия)?(?: и номер)?"
+    r"|cod numeric personal|medicaid(?: id)?|seguro social|seguridad social|r\.č\.|sofi-?nummer"
+)
 _SHORT_NAMES = (
     r"CNPJ|CPF|DNI|NIE|NIF|CIF|RUT|CUIT|CUIL|CURP|C\.C\.|AHV|AVS|SVNR|SV-Nr|CPR|HETU|RČ|OIB|TCKN|SNILS|INN"
     r"|RRN|UTR|NINO|EIN|ITIN|TIN|MBI|SIN|NAS|TFN|ABN|IRD|NRIC"
+    r"|NSS|NUSS|PIS|PASEP|CNH|CNP|ЕГН|EGN|JMBG|UAN|UMID|NIN|BVN|IC|A/C"
     r"|HKID|EID|PESEL|NIP|REGON|BSN|NISS|INSZ|NIR|IdNr\.?|PPSN?|GSTIN|UTR|EPIC|IMEI|VIN|CF|C\.F\.|fnr"
 )
 _NUMBERS = (
     _Number(
         "national_id",
-        rf"(?:{_LONG_NAMES})|(?-i:(?<![A-Za-z0-9])(?:{_SHORT_NAMES})(?![A-Za-z0-9]))",
-        r"(?-i:[0-9A-Z]{1,6}(?:[ ./-]{0,2}[0-9A-Z]{1,6}){1,8}(?:\([0-9A-Z]\))?)",
+        rf"(?:{_MADE_NAMES}|{_LONG_NAMES})|(?-i:(?<![A-Za-z0-9])(?:{_SHORT_NAMES})(?![A-Za-z0-9]))",
+        r"(?-i:(?=[A-Z]{0,6}[ ./-]?[A-Z]{0,4}[0-9])[0-9A-Z]{1,6}(?:[ ./-]{0,2}[0-9A-Z]{1,6}){1,8}(?:\([0-9A-Z]\))?)",
         lambda text: _has_digits(6)(text) and len(text) <= _LONGEST_ID and not _DAY.match(text),
     ),
+    _Number(
+        "national_id",
+        r"kennzeichen|licen[cs]e plate|plaque d'immatriculation|matr[íi]cula|targa\b",
+        r"[A-ZÄÖÜ]{1,3}[- ][A-Z]{1,2}[ ]?[0-9]{1,4}[EH]?|[0-9]?[A-Z]{2,3}[ -]?[0-9]{3,4}(?:[ -]?[A-Z]{2,3})?",
+        bool,
+        ("kennzeichen", "plate", "plaque", "matr", "targa"),
+    ),
+    _Number("national_id", r"medicaid|member id", r"[A-Z]{0,3}[0-9]{5,12}[A-Z]?", bool, ("medicaid", "member id")),
     _Number("national_id", r"\brfc\b", r"[A-Z]{3,4}[0-9]{6}[A-Z0-9]{3}", bool, ("rfc",)),
     _Number(
         "national_id",
@@ -183,7 +207,7 @@ _NUMBERS = (
 _GAP = (
     r"(?P<gap>[\"'`)\]\\s]{0,3}(?:[ _-]?(?:no|nr|num|number|card|id|code|nummer|number is|account"
     r"|#))?\.?(?:[^0-9A-Za-z\n]|\b(?:is|ist|lautet|no|number|nr|nummer|card|id|for|the|my|of|key|und|and"
-    r"|value|token|transit|PAT|login|numéro|número|n°|de)\b|\\[nrt\"]){0,12}?)"
+    r"|value|token|transit|PAT|login|numéro|número|n°|de|es|é|è|är|er|to|jest)\b|n?\.?º|\\[nrt\"]){0,12}?)"
 )
 _PATTERNS = tuple(
     (
@@ -244,13 +268,17 @@ def _normal(number: _Number, text: str) -> str:
 
 
 _LONG_TRIGGER = _LONG_NAMES.replace(r"\b", "").replace(r"\w*", "").replace(r"\s", " ")
+_MADE_TRIGGER = (
+    r"ident|cidad|ciudad|citizen|cittad|nacional|national|nazional|person|segur|securit|social|insur|versicher|member|holder|medicaid|elector|voter"
+    r"|resident|fiscal|kennzeich|license plate|licence plate|plaque d|matr[ií]cula|isiku|asmens|dow[oó]d|matičn|numeric|паспорт|在留|身分|身份|osob|r\.č|sofi-?nummer"
+)
 _TRIGGER_IDS = (
     r"(?i:passport|reisepass|passnummer|pass-nr|passeport|pasaporte|passap|paspoort|licen[cs]e|hrerschein"
     r"|permis de|licencia"
     rf"|{START}(?:dl|pan|itin|ein|mbi|nhs|sin|tfn|rfc)[^a-z]|permanent account|income tax|medicare"
     rf"|health card|insurance|tax file|curp)"
     r"[^\n]{0,32}[0-9]|护照|パスポート"
-    rf"|(?:(?i:{_LONG_TRIGGER})|(?i:{START_OF_SHORT})(?:{_SHORT_NAMES})[^A-Za-z0-9])[^\n]{{0,24}}[0-9]"
+    rf"|(?:(?i:{_LONG_TRIGGER}|{_MADE_TRIGGER})|(?i:{START_OF_SHORT})(?:{_SHORT_NAMES})[^A-Za-z0-9])[^\n]{{0,24}}[0-9]"
 )
 PHONED = Scan("phone", _TRIGGER_PHONES, phones, hint=WORDS, numbers=_PHONE_NAMED.pattern)
 ANNOUNCED = Scan("national_id", _TRIGGER_IDS, partial(numbers, "national_id"), hint=WORDS)

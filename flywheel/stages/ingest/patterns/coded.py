@@ -45,7 +45,7 @@ _PAIR = "[2-7][0-9A-Fa-f]"
 _EIGHT = "[A-Za-z0-9+/][AQgw][AB][A-Za-z0-9+/]A[C-H][AEIMQUYcgkosw048]A"
 BLOB_TRIGGER = (
     rf"(?:{_FOUR}){{4}}|(?:{_PAIR}){{10}}|(?:{_EIGHT}){{3}}|(?:A[A-Za-z0-9+/][A-Za-z0-9+/]{{2}}A[A-Za-z0-9+/]{{3}}){{3}}|(?:{_PAIR}00){{4}}|(?:00{_PAIR}){{4}}"
-    rf"|(?:{_PAIR}[ :-]){{6}}|(?:0x{_PAIR}, ?){{4}}|(?:[1-9][0-9][0-9]?, ?){{6}}|[A-Z2-7]{{24}}|H4sI|eJ[wxyz][A-Za-z0-9+/]{{8}}|eN[a-z][A-Za-z0-9+/]{{8}}"
+    rf"|(?:{_PAIR}[ :-]){{6}}|(?:0x{_PAIR}, ?){{4}}|(?:[1-9][0-9][0-9]?, ?){{6}}|[A-Z2-7]{{24}}|chr\([0-9]|[01]{{8}} [01]{{8}}|H4sI|eJ[wxyz][A-Za-z0-9+/]{{8}}|eN[a-z][A-Za-z0-9+/]{{8}}"
 )
 _WIDE_BASE64 = re.compile(rf"(?:{_EIGHT}){{3,8192}}[A-Za-z0-9+/]{{0,7}}={{0,2}}")
 _BASE64 = re.compile(
@@ -59,6 +59,10 @@ _BASE32 = re.compile(r"(?<![A-Za-z0-9])[A-Z2-7]{24,8192}={0,6}(?![A-Za-z0-9])")
 _BYTES = re.compile(
     r"(?i:(?<![0-9a-f])[2-7][0-9a-f](?P<gap>[ :-])(?:[0-9a-f]{2}(?P=gap)?(?P<dump>[ ]{1,3}(?:\|[^\n]{0,16}\|)?\n[0-9a-f]{4,16}:?[ ]{1,3})?[ ]?){8,}"
     r"|0x[2-7][0-9a-f](?:,[ ]?0x[0-9a-f]{2}){9,}|(?<![0-9.,])(?:9|[1-9][0-9]|1[0-2][0-9])(?:,[ ]?(?:9|1[0-3]?|[2-9][0-9]|1[0-2][0-9])){9,}(?![0-9.]))"
+)
+# One byte after the other as code or digits of two.
+_SPELT = re.compile(
+    r"(?:chr\([0-9]{1,3}\)[ ]{0,2}[+.,&|][ ]{0,2}){7,4096}chr\([0-9]{1,3}\)|(?<![01])(?:[01]{8} ){7,4096}[01]{8}(?![01])"
 )
 _ONE_BYTE = re.compile(
     r"\n[0-9A-Fa-f]{4,16}:?[ ]{1,3}|\|[^\n]{0,16}\||(?:0x)?(?P<byte>[0-9A-Fa-f]{2,3})(?![0-9A-Fa-f])"
@@ -107,6 +111,10 @@ def blobs(text: str) -> Iterator[View]:
         yield from _plain(raw, [(place, place + 2) for place in range(at, at + 2 * len(raw), 2)])
     for match in _BYTES.finditer(text):
         yield from _from_bytes(match)
+    for match in _SPELT.finditer(text):
+        base = 10 if match[0][0] == "c" else 2
+        codes = [int(code, base) for code in re.findall("[0-9]+", match[0])]
+        yield from _whole(bytes(code for code in codes if code < 256), match)  # noqa: PLR2004
     for match in _BASE32.finditer(text):
         yield from _whole(_from_base32(match[0]), match)
     for match in _PACKED.finditer(text):
@@ -271,7 +279,7 @@ def _from_utf16(match: re.Match[str]) -> Iterator[View]:
     start, run = match.start(), match[0].rstrip("=")
     raw = b64decode(run[: len(run) - (len(run) % 4 == 1)] + "=" * (-len(run) % 4))
     shown = raw[: len(raw) // 2 * 2].decode("utf-16-le", "replace")
-    if len(shown) * 2 < len(raw) - 1 or not shown.isprintable():
+    if len(shown) * 2 < len(raw) - 1 or not "".join(shown.split()).isprintable():
         return
     starts = [start + 2 * n // 3 * 4 for n in range(len(shown))]
     ends = [start + min(len(match[0]), (2 * n + 1) // 3 * 4 + 4) for n in range(len(shown))]

@@ -172,6 +172,7 @@ def _of(tool: str, words: list[Word], text: str) -> Iterator[Find]:
     elif tool == "net":
         login = next((n for n, word in enumerate(words) if word.text.lower().startswith("/user:")), len(words))
         yield from (_find(word) for word in words[login + 1 : login + 2] if _is_secret(word.text))
+        yield from (_find(word) for word in words[2:login] if _is_secret(word.text) and word.text[0] not in "\\/*")
     elif tool == "openssl":
         for word in words:
             if mark := _PASS.match(word.text):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from flywheel.stages.ingest.patterns.entropy import is_key_part
+from flywheel.stages.ingest.patterns.entropy import is_key_part, is_typed
 from flywheel.stages.ingest.patterns.hints import KEYED, MARKS
 from flywheel.stages.ingest.patterns.kinds import Find, Kind, Scan, whole
 from flywheel.stages.ingest.patterns.structure import basic_password
@@ -71,7 +71,14 @@ _MARKS = r"""
   | AC[0-9a-f]{32}:[0-9a-f]{32} | hooks\.slack\.com/(?:workflows|triggers)/T[A-Z0-9]+/[A-Za-z0-9/]{20,} | hooks\.zapier\.com/hooks/catch/[0-9]+/[A-Za-z0-9]+
   | hc[ai][a-z]?k_[a-z0-9]{50,} | y[0-3]_[A-Za-z0-9_-]{50,} | vk1\.a\.[A-Za-z0-9_-]{80,}
   | (?:[A-Za-z][A-Za-z0-9]{1,11}[_-]){0,2}(?:[a-z]{0,8}key|[a-z]{0,3}sk|rk|pat|tok(?:en)?|secret|live|production|sdk|oauth)[_-](?:[A-Za-z0-9]{2,6}[_-]){0,2}(?P<tail>[A-Za-z0-9_-]{20,})
-  | [a-z]{2,8}_(?:test|prod|sandbox|dev)_(?P<tail2>[A-Za-z0-9]{20,})
+  | (?:[a-z]{2,8}_(?:test|prod|sandbox|dev)_|a[ks]-)(?P<tail2>[A-Za-z0-9]{20,})
+  | dataset-[A-Za-z0-9]{24} | dvc_(?:server|mobile|client)_[A-Za-z0-9_]{32,} | GOOG[0-9][A-Z][A-Z0-9]{20,57} | [sp]k-lf-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}
+  | os_v2_(?:app|org)_[a-z0-9]{50,} | KEY01[A-F0-9A-Z]{30}_[A-Za-z0-9]{22} | 1000\.[0-9a-f]{32}\.[0-9a-f]{32} | nango_sec_[0-9a-f]{36} | depot_[a-z]+_[0-9a-f]{48}
+  | aio_[A-Za-z0-9]{28} | xa[ap]t-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12} | s-s4t2[a-z]{2}-[0-9a-f]{64}
+  | APP_USR-[0-9]{12,}-[0-9]{6}-[0-9a-f]{32}-[0-9]{6,} | oy2[a-z0-9]{43} | access_token\$(?:production|sandbox)\$[a-z0-9]{16}\$[0-9a-f]{32}
+  | pplx_[A-Za-z0-9]{32,} | rzp_(?:live|test)_[A-Za-z0-9]{14} | SCW[A-Z0-9]{17} | ApiKey-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12} | sb_(?:secret|publishable)_[A-Za-z0-9_-]{22,}
+  | (?P<typed>[a-z][a-z0-9]{1,9}(?:_[a-z]{2,9}){0,2}_)(?P<tail3>[A-Za-z0-9]{28,})(?![A-Za-z0-9_-])
+  | xprv[A-Za-z0-9]{100,}
   | xox[abpe]\.xox[bp]-[0-9]-[A-Z0-9]{100,} | SharedAccessKey=[A-Za-z0-9+/]{40,}={0,2} | AccountKey=[A-Za-z0-9+/]{40,}={0,2}
 """
 _MARK = re.compile(rf"(?<![A-Za-z0-9])(?:{_MARKS})", re.VERBOSE)
@@ -101,6 +108,8 @@ _MARKS_TRIGGER = (
     r"|EZ[AT]K|EAA[A-Za-z0-9]{9}|FLW|f[om][12][ar]?_|fio-u|[ps]at\.[A-Za-z0-9_-]{22}\.|HRKU|ico-|_mmk|napi_|nf[pcu]_|API-[A-Z0-9]{3}|sha256~|access-[sdp]|ph[xcas]_"
     r"|pn[ub]_|pul-|rdme_|re_[A-Za-z0-9]{8}_|rubygems_|tk-us-|sm_[aps]at_|shippo_|sq[aup]_|sgp_|tskey-|\.atlasv1|tfp_|vc[aipkr]_"
     r"|AQVN|t1\.|sk_[0-9a-f]{3}|GR134|api_org|key_[0-9a-f]{3}|NR(?:JS|II)|office\.com|APA91b|jina_|SharedAccess|AccountKey"
+    r"|dataset-[A-Za-z0-9]{4}|dvc_|GOOG[0-9]|[sp]k-lf|os_v2_|KEY01|1000\.[0-9a-f]|nango_|depot_|aio_|xa[ap]t-|s-s4t2|APP_USR|[^a-z]a[ks]-[A-Za-z0-9]{6}|oy2[a-z0-9]{6}"
+    r"|access_token\$|pplx|rzp_|SCW|ApiKey-|sb_|xprv"
     rf"|{KEYED}|csk-|retool_|api-[0-9a-f]{{4}}|CCIPRJ|fc-[0-9a-f]{{3}}|cu_[0-9a-f]{{3}}|rootly_|semgrep_|waka_|xaat-|zpka_|sess-|cf[aku]t_|ATBB|AVNS_|rpa_|AC[0-9a-f]{{3}}|hooks|hc[ai][a-z]?k_|y[0-3]_|vk1"
 )
 # Of keys that have no mark but their parts.
@@ -123,7 +132,7 @@ def _marked(text: str, _name: str) -> Iterator[Find]:
 def _key(match: re.Match[str]) -> Iterator[Find]:
     text = match[0]
     tail = match["tail"] or match["tail2"]
-    if tail and not is_key_part(tail):
+    if (tail and not is_key_part(tail)) or (match["tail3"] and not is_typed(match["typed"], match["tail3"])):
         return
     named = next((name for name in _BEFORE_KEYS if text.startswith(name)), "")
     hyphenated_word = text.startswith(_WORDLIKE) and not any(c.isdigit() for c in text)

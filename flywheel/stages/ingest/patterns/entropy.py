@@ -147,6 +147,47 @@ def is_key_part(tail: str) -> bool:
     return bool(mixed) and digits < len(tail) and entropy(tail) >= 3 and words < _MOST_WORDS * len(tail)  # noqa: PLR2004
 
 
+def is_typed(prefix: str, tail: str) -> bool:
+    """Whether digits and letters behind words that name no id are a key: longer than ids are, or a name of keys there."""
+    words = prefix.rstrip("_").split("_")
+    return not _IDS.intersection(words) and bool(_OF_KEYS.intersection(words)) and is_key_part(tail)
+
+
+_OF_KEYS = frozenset(
+    [
+        "sec",
+        "secret",
+        "key",
+        "api",
+        "live",
+        "prod",
+        "production",
+        "server",
+        "client",
+        "admin",
+        "priv",
+        "private",
+        "token",
+        "tok",
+        "pat",
+        "sk",
+        "rk",
+        "auth",
+        "access",
+        "refresh",
+        "oat",
+        "svc",
+        "service",
+        "bot",
+        "personal",
+        "mobile",
+        "deploy",
+        "sdk",
+        "ci",
+    ]
+)
+
+
 def _is_typed_key(run: str) -> bool:
     """Whether a long random text follows a small word that names no id: a key of a service that no list has."""
     prefix = _PREFIX.match(run)

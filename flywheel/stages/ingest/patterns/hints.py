@@ -33,7 +33,7 @@ START_OF_SHORT = r"(?:[^a-z0-9]|\\[bfnrt])"
 PARTS = {
     "password": r"passw|passphrase|passcode|passkey|storepass|keypass|kennwort|contraseñ|contrasen|mots? de passe"
     r"|senha|wachtwoord"
-    r"|hasł|haslo|lösenord|парол|密码|密碼|パスワード|비밀번호|securestring|decrypt|encrypt|unprotect|tacacs|snmp",
+    r"|hasł|haslo|lösenord|парол|şifre|sifre|parola|jelsz|heslo|salasana|adgangskode|passord|rootpw|密码|密碼|パスワード|비밀번호|securestring|decrypt|encrypt|unprotect|tacacs|snmp",
     "login": r"credential|zugangsdaten|anmeld|getconnection|createuser|database\(",
     "key": r"secret|token|(?:api|access|private|auth)[ _-]?key|jwt|hmac|bearer|authoriz|clave|schlüssel"
     r"|schluessel|freischalt|lizenz",
@@ -65,6 +65,7 @@ _MARKS = (
     " pnu_ pnb_ pul- rdme re_ rubyg tk-us sm_ shippo sqa_ squ_ sqp_ sgp_ tskey atlasv1 tfp_ vca_ vci_ vcp_ vck_ vcr_ AQVN t1."
     " GR134 api_org NRJ NRI office.com APA91 jina_ SharedA AccountK -----B earer EARER asic ASIC sig= Sig= SIG= ignature= x- X-"
     " appid AppId APPID code= Code= $1 $2 $3 $4 $5 $6 $7 $y $a $p $s csk- retool_ api- fc- cu_ rootly_ semgrep_ waka_ xaat-"
+    " dataset- dvc_ GOOG os_v2_ KEY01 1000. nango_ depot_ aio_ xapt- s-s4t2 APP_USR as- ak- oy2 access_token$ rzp_ SCW ApiKey- xprv pk-lf"
     " zpka_ sess- cfat_ cfkt_ cfut_ ATBB AVNS_ rpa_ AC hcak hcik hca hci y0_ y1_ y2_ y3_ vk1 PuTTY"
 )
 _BEFORE_KEYS = "key sk rk pat tok token secret live production sdk oauth test prod sandbox dev"
@@ -79,7 +80,7 @@ KEYED = rf"(?:{_BEFORE_KEYS.replace(' ', '|')})[_-][A-Za-z_-]*[0-9]"
 _PARTS = (
     # passwords and keys, in the languages of users
     "@ passw assw passphrase passcode passkey storepass keypass kennwort contrase senha wachtwoord hasł"
-    " haslo lösenord парол 密码 密碼 パスワード 비밀번호 securestring decrypt encrypt unprotect tacacs snmp pwd pswd"
+    " haslo lösenord парол şifre sifre parola jelsz heslo salasana adgangskode passord rootpw codice 密码 密碼 パスワード 비밀번호 securestring decrypt encrypt unprotect tacacs snmp pwd pswd"
     " psk mdp scode código einmalc geheimzahl secret jwt hmac bearer authoriz clave lüssel luessel"
     " freischalt lizenz credential creds zugangsdaten anmeld apikey api_key api-key accesskey access_key"
     " access-key authkey auth_key auth-key cookie dsn fernet identified hashpw _hash( crypt( :{plain"
@@ -97,9 +98,12 @@ _PARTS = (
     " medicare curp routing konto account st.nr st.-nr versicherung ausweis perso-nr fødsel cpr henkil"
     " hetu rodné rijksreg contribu kimlik снилс инн паспорт cedula cédula emirates teudat mykad เลข imei"
     " chassis"
+    " plate plaque matríc matric targa cidad ciudad cittad nacional national nazional segur securit elector voter holder medicaid fiscal kennzeich isiku asmens dowód"
+    " dowod matičn паспорт 在留 身分 osobist osobní member"
     # telephones
     " phone telef teléf téléph mobil móvel móvil movel movil handy durchwahl celular whatsapp msisdn"
-    " portable 電話 携帯 手机 电话 手機 फ़ोन फोन मोबाइल 전화 휴대폰 тел reach erreichbar contact landline hotline callback"
+    " portable 電話 携帯 手机 电话 手機 फ़ोन फोन मोबाइल 전화 휴대폰 тел reach erreich contact landline hotline callback llámame"
+    " llamame appelez joignable rückruf nummer natel mobiel τηλέφ κινητ telefax número"
 )
 _PHRASES = (
     "mot de passe",
@@ -123,6 +127,11 @@ _PHRASES = (
     "nxc ",
     "rar ",
     "net use",
+    "key content",
+    "@tcp(",
+    "@unix(",
+    "user(",
+    "clave ",
     "ni number",
     "permanent acc",
     "health card",
@@ -141,6 +150,10 @@ _PHRASES = (
     "ruf ",
     "number is",
     "dial ",
+    "bel me ",
+    "ring mig ",
+    "numeric p",
+    "r.č",
 )
 # Words that are something else within others.
 _ALONE = (
@@ -148,7 +161,7 @@ _ALONE = (
 )
 _ALONE_AND_SHORT = (
     r"aba|rtn|cnpj|cif|rut|cuit|cuil|c\.c|ahv|avs|svnr|sv-nr|rč|oib|tckn|snils|inn|utr|nas|abn|nric|hkid"
-    r"|eid|nip|regon|niss|insz|ppsn?|cf|c\.f|fnr"
+    r"|eid|nip|regon|niss|insz|ppsn?|cf|c\.f|fnr|nss|nuss|pis|pasep|cnh|cnp|егн|egn|jmbg|uan|umid|nin|bvn|ic|a/c|hp"
     r"|rp|kdf|crypt|pat|clé|log[ _-]?[io]n|sign[ _-]?in"
 )
 # Marks are apart: in text full of code one search for marks and words has too many states for the engine, and takes four

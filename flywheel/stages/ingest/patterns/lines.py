@@ -33,6 +33,10 @@ _WAYS = (
     ("(", re.compile(rf"(?i)\w{{0,24}}(?:connect|connection|pdo|mysqli|client)\(\s?{_ARGUMENT}\s{{0,2}},\s{{0,4}}{_ARGUMENT}\s{{0,2}},\s{{0,4}}[\"'](?P<bare>[^\s\"']{{4,128}})[\"']")),
     ("(", re.compile(r"(?i)(?:btoa|b64encode|base64\w{0,12}|encode\w{0,12}|auth\w{0,12})\([bB]?[\"'][\w.@+-]{1,64}:(?P<bare>[^\s\"':/]{4,128})[\"']")),
     ("]:", re.compile(r"(?i)[\"'][^\"'\n]{0,40}(?:passw|passphrase|kennwort|contrase|mot de passe)[^\"'\n]{0,40}[\"'](?:[ ]\[[^\]\n]{1,40}\]){1,4}:[ ][\"']?(?P<bare>[^\s\"']{4,128})")),
+    ("@", re.compile(r"(?<![\w/])[A-Za-z][\w.-]{0,63}:(?P<bare>[^\s:\"'`<>/]{4,128})@(?:tcp|unix)\(")),
+    ("user(", re.compile(r"(?i)create_?(?:super)?_?user\([\"'][^\"'\n]{1,64}[\"'](?:,\s{0,4}[\"'][^\"'\n]{1,128}[\"'])?,\s{0,4}(?:password=)?[\"'](?P<bare>[^\s\"']{4,128})[\"']")),
+    ("Key Content", re.compile(r"Key Content[ ]{1,16}:[ ](?P<bare>[^\s\"'<>]{6,128})")),
+    ("rootpw", re.compile(r"rootpw[ ]{1,4}(?:--plaintext[ ]{1,4})?(?P<bare>[^\s\"'`<>\\-][^\s\"'`<>\\]{3,128})")),
     ("Fernet(", re.compile(r"Fernet\([bB]?[\"'](?P<bare>[\w=-]{32,64})[\"']")),
 )  # fmt: skip
 _ALONE = re.compile(r"(?m)^\"[A-Za-z][\w.@-]{1,63}\"[ \t]{1,4}\"(?P<bare>[^\s\"]{6,128})\"[ \t]*$")
@@ -44,7 +48,7 @@ _PROTOCOL = re.compile(
 )
 LINES = (
     r"\][^ ]{0,6} [A-Za-z0-9_.@+-]*:[^ /]|:\{(?i:plain|clear|s?sha|crypt|md5)|[\"'\\]{1,8} +\*|(?i:etuser)|masterauth|!!str|Fernet\(|<<<|IDENTIFY |\\+\"[ \\t]+\\+\""
-    r"|(?i:(?:auth|credentials?|login|connect|connection|pdo|mysqli|client|btoa|b64encode)\()|motdepasse|\]: "
+    r"|(?i:(?:auth|credentials?|login|connect|connection|pdo|mysqli|client|btoa|b64encode)\()|motdepasse|@(?:tcp|unix)\(|(?i:create_?(?:super)?_?user\()|Key Content|rootpw|\]: "
 )
 _PREFIX = re.compile(
     r"(?m)^(?:[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.,]{8,20}Z?[ ]?(?:-[ ])?|[A-Z][a-z]{2}[ ]{1,2}[0-9]{1,2}[ ][0-9:]{8}[ ]\S{1,64}[ ]\S{1,64}:[ ]|[0-9]{2}:[0-9]{2}:[0-9]{2}[.,0-9]{0,8}[ ]"

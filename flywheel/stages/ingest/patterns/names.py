@@ -25,7 +25,7 @@ _GLUED = (
 )
 _PASSWORDS = (
     rf"[a-z0-9]*(?:passw(?:or[dt]s?)?|passwd|passwrd|pswd|kennwort|passphrase)|[a-z]{{0,12}}pwd|passcode|psk|pre[_ -]?shared[_ -]?key|(?!(?:com|by|sur|tres|over|encom|under|one|mul|low|high|band)pass)[a-z]{{0,10}}pass|security[_ -]?answer|{_GLUED}?pw"
-    r"|contraseña|contrasena|mots?[_ -]?de[_ -]?passe|mdp|senha|wachtwoord|hasło|haslo|lösenord|пароль|密码|密碼|パスワード|비밀번호|assword"
+    r"|contraseña|contrasena|mots?[_ -]?de[_ -]?passe|mdp|senha|wachtwoord|hasło|haslo|lösenord|пароль|密码|密碼|パスワード|비밀번호|assword|şifre\w{0,3}|sifre|parola(?:[_ -]?chiave)?|jelszó|heslo|salasana|adgangskode|passord"
 )
 _KEYS = (
     r"api|access|secret|private|signing|encrypt(?:ion)?|decrypt(?:ion)?|account|master|auth|app|application|service|storage"

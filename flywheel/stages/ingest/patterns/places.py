@@ -34,7 +34,7 @@ _ESCAPED = re.compile(r"\\+[\"'/`nr]")
 _LETTERS = {"n": "\n", "r": "\r"}
 # Literals only: a search for these is fast.
 _WORD = re.compile(
-    r"passw|assword|pass|psk|sharedkey|shared_key|shared-key|shared key|pwd|pswd|pw\b|kennwort|contrase|senha|wachtwoord|mot de passe|mdp|hasł|haslo|lösenord|парол|密码|密碼|パスワード|비밀번호|clé|secret|token"
+    r"passw|assword|pass|psk|sharedkey|shared_key|shared-key|shared key|pwd|pswd|pw\b|kennwort|contrase|senha|wachtwoord|mot de passe|mdp|hasł|haslo|lösenord|парол|şifre|sifre|parola|jelsz|heslo|salasana|adgangskode|passord|密码|密碼|パスワード|비밀번호|clé|secret|token"
     r"|key|credential|creds|auth|cookie|schlüssel|schluessel|sas_|sas-|sastoken|seed|mnemonic|dsn|pat\b|pin\b|pin_|cvv|cvc"
 )
 _BEFORE = re.compile(r"[\w-]{0,48}\Z")
@@ -373,7 +373,7 @@ def _alone(text: str, small: str) -> Iterator[Find]:
 
 
 _TRIGGER = (
-    r"(?i:assword|passw|passe[^a-z]|senha|wachtwoord|has(?:ł|l)o|парол|密码|密碼|パスワード|비밀번호|psk|shared.key|[a-z0-9] login |log in with|sign in with|secrets[\"'\\]{0,8}[ ]?:|auth |auth-user|requirepass|networkcred|passwd|passphrase|passcode|pass[\"'\\]{0,6}\]?[ ]?[:=,>-]|[a-z_-]pass[^a-z]|(?:user|login)[^\n\"]{1,48} pass |pass_(?:prod|dev|test|staging)|pass [^ \\\"]*[0-9!#%]|pass:|pwd|pswd|pw[^a-z]|kennwort|contrase|senha|identified|credential|creds[^a-z]|zugangsdaten|schl(?:ü|ue)ssel"
+    r"(?i:assword|passw|passe[^a-z]|senha|wachtwoord|has(?:ł|l)o|парол|şifre|sifre|parola|jelsz|heslo|salasana|adgangskode|passord|clave |codice |rootpw|密码|密碼|パスワード|비밀번호|psk|shared.key|[a-z0-9] login |log in with|sign in with|secrets[\"'\\]{0,8}[ ]?:|auth |auth-user|requirepass|networkcred|passwd|passphrase|passcode|pass[\"'\\]{0,6}\]?[ ]?[:=,>-]|[a-z_-]pass[^a-z]|(?:user|login)[^\n\"]{1,48} pass |pass_(?:prod|dev|test|staging)|pass [^ \\\"]*[0-9!#%]|pass:|pwd|pswd|pw[^a-z]|kennwort|contrase|senha|identified|credential|creds[^a-z]|zugangsdaten|schl(?:ü|ue)ssel"
     r"|(?:secret|token|key|auth|authorization|cookies?|dsn)(?:[-_][a-z0-9]{1,6}|value|text)?[\"'\\]{0,8}\]?[ ]{0,3}[:=>,<&]"
     r"|(?:secret|token|key|auth)[\"'\\]{0,8} (?:is|are|ist|lautet|value|[\"'\\]{0,6}[A-Za-z0-9_/+=.-]{16})"
     r"|(?:secret|token|key)[^a-z][^\n]{0,24}[A-Za-z0-9_/+=.-]{20}|secret set|put-parameter|secret-string|put-secret"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from flywheel.stages.ingest.patterns.kinds import Find, windows
 from flywheel.stages.ingest.patterns.names import PASSWORD, SECRET, fits, is_placeholder
 
-_PASSWORDS = r"pass[ -]?(?:word|wd|phrase|code)|mots? de passe|contrase(?:ñ|n)a|senha|parola d'ordine|kennwort|passwort|zugangscode|pwd|\bpw\b|\bpass(?=\s)"
+_PASSWORDS = r"pass[ -]?(?:word|wd|phrase|code)|mots? de passe|contrase(?:ñ|n)a|senha|parola d'ordine|kennwort|passwort|clave|şifrem?|parola|jelszó|heslo|salasana|passord|adgangskode|zugangscode|pwd|\bpw\b|\bpass(?=\s)"
 _SECRETS = (
     r"api[ -]?(?:key|token|secret)|(?:access|secret|auth(?:entication)?|bearer|personal access|refresh|session|bot|deploy|signing|webhook|client|license|totp|private|wallet|eth(?:ereum)?(?: private)?|encryption)[ -](?:key|token|secret)"
     r"|\btoken\b|\bsecret\b|(?:api|wlan|netzwerk|zugangs|sicherheits|lizenz|wifi|wi-fi)[ -]?schl(?:ü|ue)ssel|\bPAT\b|totp secret"
@@ -42,7 +42,8 @@ _CODES = (
     r"(?:verification|security|one[ -]time|sms|2fa|mfa|two[ -]factor|authenticat(?:or|ion)|login|log-?in|access|alarm|door|gate|entry|unlock|recovery|backup|pairing)[ -](?:pass)?codes?|(?:use|enter) (?:the )?code|(?:pass|one-time )code|t?otp"
     r"|(?:bestätigungs|sicherheits|verifizierungs|einmal|zugangs|tür)[ -]?(?:code|pin)|code (?:de |d')?(?:la )?(?:vérification|sécurité|connexion|accès|pin)"
     r"|(?:your|ihr|dein|votre|ton|tu|su) (?:code|código)"
-    r"|código (?:de )?(?:la )?(?:verificación|seguridad|acceso|pin)"
+    r"|código (?:de )?(?:la )?(?:verificación|verificação|seguridad|segurança|acceso|acesso|pin)"
+    r"|codice (?:di |d')?(?:verifica|sicurezza|accesso|conferma)|(?:verificatie|bevestigings|beveiligings|inlog)[ -]?code|kod (?:weryfikacyjny|autoryzacyjny)|verifieringskod|doğrulama kodu"
 )
 _PIN = re.compile(
     rf"(?i)(?<![\w-])(?:pin(?:[ -]?(?:code|number|nummer))?|cv[vc]2?|{_CODES}|geheimzahl|tan)['\"]?(?:\s(?:for|of|on|für|von|de|du|pour|para)\s[\w\s]{{1,24}}?)?\s{{0,3}}(?:{_IS})?\s{{0,3}}(?:le |el |o )?[\"'#]?(?P<bare>[0-9]{{3,8}})(?![\w.,-]?[0-9A-Za-z])"
@@ -60,9 +61,9 @@ _PROMPT = re.compile(
 # With the characters before and after a word of `_SAYING` that they need.
 _WAYS = ((_AS, 160, 12), (_NETRC, 160, 260), (_PROMPT, 64, 160), (_PAIR, 12, 240))
 _DONE = ".,;:)]}\u2026"
-_PINS = re.compile(r"pin\b|pin[ -]|cvv|cvc|codes?\b|código|otp\b|geheimzahl|tan\b")
+_PINS = re.compile(r"pin\b|pin[ -]|cvv|cvc|codes?\b|codice|kod\b|kodu\b|código|otp\b|geheimzahl|tan\b")
 _SAYING = re.compile(
-    r"pass|kennwort|contrase|senha|log in|sign in|pwd|pw\b|login|user\b|username|credential|zugang|token|secret|key|lüssel|luessel|pat\b"
+    r"pass|kennwort|contrase|senha|clave|şifre|parola|jelsz|heslo|salasana|adgangskode|log in|sign in|pwd|pw\b|login|user\b|username|credential|zugang|token|secret|key|lüssel|luessel|pat\b"
 )
 
 

@@ -9,6 +9,7 @@ import binascii
 import re
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from flywheel.stages.ingest.patterns.commands import in_arguments
@@ -25,7 +26,7 @@ _VALUED = (
     "value", "text", "content", "val", "input", "data", "default", "string", "keys", "body", "secret", "v", "new_value", "stringvalue",
     "defaultvalue", "input_text", "typed", "answer", "a", "reply", "response", "new", "parametervalue", "settingvalue",
 )  # fmt: skip
-_HOLDING = ("secrets", "passwords")  # objects whose fields are
+_HOLDING = ("secrets", "passwords", "cookies")  # objects whose fields are
 _COOKIES = {"httponly", "samesite", "hostonly"}  # fields of a browser's cookie
 _COLUMNS, _ROWS = ("columns", "header", "headers", "fields"), ("rows", "data", "values", "records")
 _IDENTIFIER = re.compile(r"[A-Za-z][\w-]{1,60}")
@@ -35,6 +36,8 @@ _LOGIN = re.compile(r"[A-Za-z][\w.@+\\-]{0,63}:(?P<password>\S.{2,255})", re.DOT
 _ASSIGNED = re.compile(r"(?P<name>[A-Za-z][\w.-]{1,80})[=:](?P<value>\S.*)", re.DOTALL)
 _LONGEST_NAME = 120
 _ASKS = re.compile(r"\bsudo\b.*\s-\w*S|\blogin\b|password|passwd\b|\bsu\b|cryptsetup|kinit")
+_TYPING = ("type", "type_text", "text", "keys", "input", "value", "fill", "send_keys", "enter")
+_FEW, _LONGEST_FIELD = 8, 60  # fields of two steps together, characters that describe a field
 _CLASSES = 3
 _PAIR = 2
 
@@ -128,9 +131,20 @@ def in_list(items: Sequence[Any], name: str) -> Iterator[tuple[int, Find]]:
             and fits(kind, following, quoted=True)
         ):
             yield n + 1, Find(following, 0, len(following))
+    yield from _in_turns(texts)
     yield from in_arguments(texts)
     for n, find in _near([(text, n) for n, text in enumerate(texts) if text], name, ""):
         yield n, find
+
+
+def _in_turns(texts: Sequence[str]) -> Iterator[tuple[int, Find]]:
+    """Yield the secrets of a list of names and values in turns, as Node gives headers."""
+    if len(texts) > _PAIR and len(texts) % _PAIR == 0:
+        for n in range(0, len(texts), _PAIR):
+            kind = kind_of_name(texts[n]) if "-" in texts[n] and _IDENTIFIER.fullmatch(texts[n]) else ""
+            find = _whole(kind, texts[n + 1]) if kind and not GIVEN.search(texts[n + 1]) else None
+            if find is not None:
+                yield n + 1, find
 
 
 _COLON = ": "
@@ -156,6 +170,19 @@ def _near(items: Sequence[tuple[str, Any]], name: str, joint: str) -> Iterator[t
             and (begin == find.start or "\n" in text)
         ):
             yield place, Find(find.value, find.start - begin, find.end - begin)
+
+
+def in_steps(steps: Sequence[Any]) -> Iterator[tuple[int, str]]:
+    """Yield what is typed after a password's field was chosen, in a list of steps: the step and its field."""
+    for n, (before, step) in enumerate(pairwise(steps)):
+        if not isinstance(before, dict) or not isinstance(step, dict) or len(before) + len(step) > _FEW:
+            continue
+        chosen = [text for text in before.values() if isinstance(text, str)]
+        if not any(len(text) <= _LONGEST_FIELD and _named(text) == PASSWORD for text in chosen):
+            continue
+        for key, text in step.items():
+            if key in _TYPING and isinstance(text, str) and not GIVEN.search(text) and _whole(PASSWORD, text):
+                yield n + 1, key
 
 
 def in_rows(rows: Sequence[Any]) -> Iterator[tuple[int, int]]:
