@@ -124,11 +124,11 @@ def taken(log: Path, *, redact: bool) -> tuple[float, float]:
     """Return the processor seconds of ingest, and those of finishing its rows, which is what redaction is part of."""
     from flywheel import Project
     from flywheel.config import Config
-    from flywheel.stages.ingest import workers
+    from flywheel.stages.ingest import normalize, workers
 
-    finished, seconds = workers.finished, list[float]()
+    finished, seconds = normalize.finished, list[float]()
 
-    def timed(*given: Any) -> Any:
+    def timed(*given: Any) -> Any:  # in the place of `finished`
         started = time.process_time()
         columns = finished(*given)
         seconds.append(time.process_time() - started)
@@ -137,11 +137,11 @@ def taken(log: Path, *, redact: bool) -> tuple[float, float]:
     cfg = {"workers": 1, "format": log.stem} | ({} if redact else {"redact": {"kinds": []}})
     with tempfile.TemporaryDirectory() as folder:
         project = Project(folder, config=Config.model_validate({"ingest": cfg}))
-        workers.finished = timed
+        setattr(workers, "finished", timed)  # noqa: B010 - put back below
         started = time.process_time()
         project.ingest([log])
         whole = time.process_time() - started
-        workers.finished = finished
+        setattr(workers, "finished", finished)  # noqa: B010
         return whole, sum(seconds)
 
 
