@@ -61,6 +61,8 @@ def read_attempts(paths: Sequence[Path], config: Config, project: Path, key: byt
         IngestError: nothing was found, or too much is unreadable.
         EvalError: there is no conversation in them.
     """
+    here = config.build.model_copy(update={"engine": "processes"})  # no other machine sees the folder
+    config = config.model_copy(update={"build": here})
     with tempfile.TemporaryDirectory(prefix="flywheel-") as folder:
         store = Store(Path(folder) / "store")
         store.partitions = 1 if _are_small(paths) else store.partitions

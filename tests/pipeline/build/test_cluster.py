@@ -18,6 +18,7 @@ from flywheel.config import Config
 from flywheel.config.approval import wish_of
 from flywheel.errors import ClusterError, ExtensionError, FlywheelError
 from flywheel.pipeline.cluster import cluster_of
+from flywheel.pipeline.evaluate.logged_attempts import read_attempts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -165,6 +166,15 @@ def test_a_cluster_that_cannot_be_had_is_an_error_with_a_hint(
         mine.ingest()
     assert missing.value.hint == "pip install 'flywheel-rl[ray]'"
     assert mine.store.current("ingest") is None
+
+
+def test_logs_that_are_only_compared_are_read_on_this_machine(
+    logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They go through a folder of their own, which no node sees."""
+    monkeypatch.setitem(sys.modules, "ray", None)
+    config = Config.model_validate(ON_RAY)
+    assert read_attempts([logs / "logs"], config, tmp_path, b"k").attempts
 
 
 def test_modules_are_shipped_where_a_setting_names_one_and_nothing_else_ever(tmp_path: Path) -> None:
