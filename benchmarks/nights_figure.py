@@ -100,8 +100,8 @@ def plot(lines: Sequence[Line], path: Path) -> None:
         nights = [line["night"] for line in of_world]
         across = (0.8, max(nights) + 0.2)
         panel = Panel(drawing, _WIDTH * place + 50, 26, _WIDTH - 66, _HEIGHT - 70, across, (0, 1))
-        title = "success in production" if not place else ""
-        panel.axis_left([(share / 4, f"{25 * share} %") for share in range(5)], title=title, grid=True)
+        title = "success in production, %" if not place else ""
+        panel.axis_left([(share / 4, str(25 * share)) for share in range(5)], title=title, grid=True)
         panel.axis_below([(night, str(night)) for night in sorted(set(nights))], title="night")
         drawing.text((panel.left, 12), world, bold=True)
         arms = [arm for arm in LOOKS if _of(of_world, world, arm)]
@@ -127,7 +127,7 @@ def _curve(panel: Panel, lines: Sequence[Line], colour: str) -> None:
     before = [line["learned"]["scores"][0] for line in first if line["learned"].get("scores")]
     if before:
         served[1] = math.fsum(before) / len(before)
-        panel.drawing.text((panel.x(1) + 6, panel.y(served[1]) - 8), "base model")
+        panel.drawing.text((panel.x(1) + 14, panel.y(served[1]) - 6), "base model")
     nights = sorted(served)
     if len({line["seed"] for line in lines}) == 1:
         bounds = {night: by_night[night][0]["production"]["interval"] for night in nights if night > 1}
