@@ -10,6 +10,7 @@ from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_tokenizer
 from flywheel.models.token_rows import attempt_rows, token_rows
 from flywheel.pipeline.serve.targets.target import Mined
+from flywheel.replay import START, call_text, next_state
 
 Row = dict[str, Any]
 
@@ -62,6 +63,24 @@ def rows() -> dict[str, list[Row]]:
     }
 
 
+def scenario() -> Row:
+    """Return a turn whose recorded attempts listed the orders and answered, or answered at once and were wrong."""
+    listed = call_text("list_orders", {})
+    after = next_state(START, listed)
+    return {
+        "id": "where",
+        "task_id": "task",
+        "prompt": PROMPT,
+        "tools": TOOLS,
+        "state": START,
+        "judged_by": "state",
+        "endings": [[after, "", 1.0, 0.9, 3], [START, "", -0.5, 0.1, 1]],
+        "calls": [[START, listed, RESULT["content"], "ok", True]],
+        "n_calls": 1,
+        "limits": {"min_alike": 0.8, "max_calls": 4},
+    }
+
+
 def _group(shared: Row, name: str, size: int) -> Row:
     attempts = ATTEMPTS[:size]
     return {
@@ -90,4 +109,4 @@ def mined(model: Path) -> Mined:
         ]
     policies: dict[str, str | None] = {"e0": "shop-agent@1", "e1": "shop-agent@1"}
     tokens = {form: [t for row in some for t in token_rows(form, row, chat, policies)] for form, some in every.items()}
-    return Mined(every, tokens, chat, "tiny", str(model), "shop")
+    return Mined(every, tokens, chat, "tiny", str(model), "shop", [scenario()])

@@ -13,7 +13,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, NamedTuple
 
 _NAMES = ("name", "tool_name", "function")
@@ -44,7 +44,7 @@ class Family(NamedTuple):
 @cache
 def families() -> tuple[Family, ...]:
     """Return the families of calls.toml, in the order in which they are tried."""
-    table = tomllib.loads(files("flywheel.models").joinpath("calls.toml").read_text(encoding="utf-8"))
+    table = tomllib.loads(Path(__file__).with_name("calls.toml").read_text(encoding="utf-8"))
     return tuple(
         Family(
             f["name"],

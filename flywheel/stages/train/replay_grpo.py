@@ -25,13 +25,14 @@ from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.io.files import read_rows
 from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_tokenizer
+from flywheel.models.rollout import result_ids
 from flywheel.replay import Scenario, read_scenario
 from flywheel.stages.train.kl import KlStop, Probe
 from flywheel.stages.train.offline import Limits
 from flywheel.stages.train.rollouts import OVER, Rollouts, method_names
 from flywheel.stages.train.sharing.packed import Scorer
 from flywheel.stages.train.sharing.tree import Row
-from flywheel.stages.train.tokenizer import result_ids, speaking
+from flywheel.stages.train.tokenizer import speaking
 from flywheel.stages.train.trl_common import (
     finish,
     pass_rows,

@@ -11,8 +11,9 @@ import copy
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flywheel.errors import PrefixError, TemplateError, TrainError
+from flywheel.errors import TemplateError, TrainError
 from flywheel.models.chat import ChatFormat
+from flywheel.models.rollout import result_ids
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 MALFORMED = "malformed"  # key of a parsed message one of whose calls did not parse
 OTHER_TOOL = "another tool"  # for TRL, the name of a tool whose own name cannot be a method's
-_ASK = [{"role": "user", "content": "x"}]
 
 
 def speaking(
@@ -84,29 +84,6 @@ def _function(call: Mapping[str, Any], tools: Collection[str]) -> dict[str, Any]
     if call["name"] in tools:
         return {"name": call["name"], "arguments": call["arguments"]}
     return {"name": OTHER_TOOL, "arguments": {"name": call["name"], "arguments": call["arguments"]}}
-
-
-def result_ids(chat: ChatFormat, results: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Return the tokens that come after an action's end: its results, and the beginning of the next action.
-
-    Args:
-        chat: how the base model reads and writes.
-        results: messages of the role `tool`, in the order of the calls.
-
-    Raises:
-        TemplateError: the template raises, or renders the action differently when results follow.
-    """
-    calls = [{"id": f"call{i:05d}", "name": m["name"], "arguments": {}} for i, m in enumerate(results)]
-    action = {"role": "assistant", "content": "", "tool_calls": calls}
-    answered = [{**m, "tool_call_id": call["id"]} for m, call in zip(results, calls, strict=True)]
-    before = chat.prompt(_ASK, None) + chat.completion(_ASK, None, action)
-    text = chat.prompt([*_ASK, action, *answered], None)
-    if not text.startswith(before):
-        raise PrefixError(
-            "the chat template is not prefix-preserving: an action renders differently when its result follows",
-            hint="use a chat template that does not rewrite earlier turns, or train.method = 'grpo' on logged groups",
-        )
-    return chat.ids(text[len(before) :])
 
 
 def _check(chat: ChatFormat) -> None:

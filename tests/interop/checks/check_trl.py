@@ -80,8 +80,43 @@ def replay():
     return f"GRPOTrainer trains a step on logged attempts; mean reward {reward:.4f}"
 
 
+def sampled():
+    """Half of the attempts do what was recorded, token by token; the others are sampled by the model."""
+    import environment
+    from transformers import AutoTokenizer
+
+    (group,) = [row for row in tokens("groups") if (row["row"], row["side"]) == ("group", "0")]
+    actions = [group["completion_ids"][start:end] for start, end in group["windows"]]
+    made = []
+
+    class Both(environment.Rollouts):
+        def attempt(self, name, model, temperature):
+            if len(made) % 2:
+                made.append(super().attempt(name, model, temperature))
+                return made[-1]
+            attempt = self.recorded.begin(name)
+            for ids in actions[len(made) % 4 // 2 :]:
+                attempt.take(ids)
+            made.append(attempt)
+            return attempt
+
+    environment.MOST, environment.Rollouts = 128, Both
+    trainer = environment.main(str(MODEL), max_steps=1, save_strategy="no", logging_steps=1, use_cpu=True, bf16=False)
+    whole, short = made[0], made[2]
+    same(whole.prompt_ids + whole.completion_ids, ids(group), "tokens of the attempt that was recorded")
+    same([0] * len(whole.prompt_ids) + whole.mask, mask(group), "mask")
+    same([whole.reward, short.reward], [1.0, -0.5], "rewards")
+    known = [attempt.reward for attempt in made if attempt.reward is not None]
+    logged = trainer.state.log_history[0]["reward"]
+    assert abs(logged - sum(known) / len(known)) < 1e-6, (logged, known)
+    return (
+        f"GRPOTrainer trains a step on {len(made)} attempts in the replay environment, {len(made) // 2} of them its "
+        "own; tokens and masks of the recorded one are the log's"
+    )
+
+
 if __name__ == "__main__":
     import sys
 
     sys.path.insert(0, str(FOLDER))
-    run(config=config, read=read, trained=replay)
+    run(config=config, read=read, replayed=replay, trained=sampled)

@@ -68,4 +68,33 @@ def replay():
     return f"{count} logged attempts as AgentLoopOutput: ids, masks, log-probabilities, rewards"
 
 
-run(read=read, config=config, replayed=replay)
+def environment():
+    """The agent loop samples through a server that writes what was recorded; the log answers the call."""
+    import hydra
+    import yaml
+    from types import SimpleNamespace
+    from transformers import AutoTokenizer
+
+    (group,) = [row for row in tokens("groups") if (row["row"], row["side"]) == ("group", "0")]
+    windows = [group["completion_ids"][start:end] for start, end in group["windows"]]
+
+    class Server:
+        def __init__(self):
+            self.read = []
+
+        async def generate(self, request_id, prompt_ids, sampling_params):
+            self.read.append(prompt_ids)
+            ids = windows[len(self.read) - 1]
+            return SimpleNamespace(token_ids=ids, log_probs=[-0.5] * len(ids))
+
+    loops = {row["name"]: row["_target_"] for row in yaml.safe_load(open("agent_loops.yaml"))}
+    loop = object.__new__(hydra.utils.get_class(loops["flywheel_environment"]))
+    loop.tokenizer, loop.server_manager = AutoTokenizer.from_pretrained(MODEL), Server()
+    played = asyncio.run(loop.run({}, extra_info={"index": 0, "scenario": "where"}))
+    same(played.prompt_ids + played.response_ids, ids(group), "tokens")
+    same([0] * len(played.prompt_ids) + played.response_mask, mask(group), "mask")
+    same(played.reward_score, 1.0, "reward")
+    return f"{replay()}; its loop samples in the replay environment, with the tokens and the reward of the log"
+
+
+run(read=read, config=config, replayed=environment)

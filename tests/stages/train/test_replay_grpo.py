@@ -14,12 +14,12 @@ from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.io import files
 from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_base, load_tokenizer
+from flywheel.models.rollout import result_ids
 from flywheel.records import canonical_json
 from flywheel.registry.registry import ADAPTER_WEIGHTS
 from flywheel.replay import START, call_text, next_state
 from flywheel.stages.train import replay_grpo
 from flywheel.stages.train.process.checkpoints import trim_metrics
-from flywheel.stages.train.tokenizer import result_ids
 
 TOOLS = [
     {

@@ -48,4 +48,5 @@ AGENT_LIGHTNING = Target(
         "A group's size is one number for all tasks: smaller groups repeat their attempts.",
         "It trains with veRL 0.8 and vLLM, and needs a GPU; it has no DPO and no SFT.",
     ),
+    environment=True,
 )

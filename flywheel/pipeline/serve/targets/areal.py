@@ -93,4 +93,5 @@ AREAL = Target(
         SMALLER_GROUPS,
         "It has no KTO, so single actions are not written. It needs a GPU.",
     ),
+    environment=True,
 )

@@ -12,9 +12,10 @@ from flywheel.funnel import Funnel
 from flywheel.io import files
 from flywheel.models.lint import rendering
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.serve.targets.carried import carried
 from flywheel.pipeline.serve.targets.mined import inputs_of, mined
 from flywheel.pipeline.serve.targets.target import DataFile, Mined, Target
-from flywheel.records import Split
+from flywheel.records import Split, canonical_json
 from flywheel.results.data import ExportAnswer, ExportFile, ExportLoss
 from flywheel.stages.datasets.export import FORMS
 
@@ -102,9 +103,12 @@ def write_files(target: Target, contents: Mined, folder: Path) -> tuple[list[Dat
         with files.atomic_path(folder / file.path) as path:
             path.write_bytes(file.content)
     launch = dict(target.launch_files(contents))
+    if target.environment and contents.scenarios:
+        launch["scenarios.jsonl"] = "".join(canonical_json(row) + "\n" for row in contents.scenarios)
+        launch |= dict(carried())
     for name, text in launch.items():
         files.atomic_write(folder / name, text)
-    return data, sorted(launch)
+    return data, sorted({Path(name).parts[0] for name in launch})
 
 
 def _lost(target: Target, contents: Mined) -> list[ExportLoss]:

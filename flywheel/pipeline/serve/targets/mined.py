@@ -15,6 +15,7 @@ from flywheel.pipeline.build.registry import stage_of
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.holdout import evaluation_texts
+from flywheel.pipeline.serve.targets.carried import limits
 from flywheel.pipeline.serve.targets.target import PINNED, Mined
 from flywheel.records import Split
 from flywheel.records.methods import ACTIONS, GROUPS
@@ -22,6 +23,7 @@ from flywheel.records.token_rows import TokenRow
 from flywheel.stages.datasets.export import FORMS, mined_rows
 from flywheel.stages.datasets.unpaired import unpaired, weighed
 from flywheel.stages.selection.decontaminate import CROSSES, clear
+from flywheel.stages.selection.groups import select_scenarios
 
 NOT_RENDERED = "the base model's template cannot render it"
 NOT_SHOWN = "a malformed call that the template cannot show"
@@ -90,7 +92,18 @@ def mined(
         weights=PINNED if pinned else seen_from(model, folder),
         name=ctx.config.name,
         revision=pinned,
+        scenarios=_scenarios(ctx, forms, split, funnels),
     )
+
+
+def _scenarios(ctx: Context, forms: Sequence[str], split: Split, funnels: dict[str, Funnel]) -> list[Row]:
+    """Return the scenarios of a `grpo-replay` round, where groups are exported: held-out ones are attempted nowhere."""
+    if GROUPS.exported not in forms or split != Split.TRAIN:
+        return []
+    starts, fixtures = (read_table(ctx.store, name).collect() for name in ("scenarios", "fixtures"))
+    funnel, least = funnels.setdefault("scenarios", Funnel()), ctx.config.groups.min_range
+    rows = select_scenarios(starts, fixtures, ctx.config.train, least, funnel, evaluation_texts(ctx))
+    return [{**row, "limits": limits(ctx.config.replay)} for row in rows]
 
 
 class _How(NamedTuple):

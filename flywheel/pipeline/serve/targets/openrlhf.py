@@ -64,4 +64,5 @@ OPENRLHF = Target(
         SMALLER_GROUPS,
         "It has no KTO, so single actions are not written. It needs a GPU.",
     ),
+    environment=True,
 )

@@ -64,4 +64,5 @@ SKYRL = Target(
         SMALLER_GROUPS,
         "It needs a GPU.",
     ),
+    environment=True,
 )

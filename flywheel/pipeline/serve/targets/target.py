@@ -24,6 +24,7 @@ from flywheel.records.token_rows import TokenRow
 from flywheel.stages.datasets.export import FORMS, native
 
 _SCRIPTS = Path(__file__).parent / "scripts"
+ENVIRONMENT = "environment.py"  # the script with which a system samples attempts in the replay environment
 
 Row = dict[str, Any]
 
@@ -69,6 +70,7 @@ class Mined:
         weights: what to load it by in the exported folder.
         name: of the project.
         revision: of a hub's model, if one is pinned; it is downloaded first, because few systems know revisions.
+        scenarios: where a policy's own attempts begin, with the recorded results that answer their calls.
     """
 
     rows: Mapping[str, list[Row]]
@@ -78,6 +80,7 @@ class Mined:
     weights: str
     name: str
     revision: str = ""
+    scenarios: Sequence[Row] = ()
 
     @property
     def corrected(self) -> bool:
@@ -157,6 +160,7 @@ class Target:
         forms: what of the mined rows it takes.
         data: makes its files of rows.
         command: what to run in the folder: a form of rows and the line that trains on them; `$$` is a dollar.
+        environment: whether it gets the replay environment, to sample attempts in it itself.
         lost: what it has no place for.
         notes: what its user must know.
         tokens: whether it reads tokens or texts of the base model.
@@ -170,6 +174,7 @@ class Target:
     lost: tuple[Lost, ...] = ()
     notes: tuple[str, ...] = field(default=())
     tokens: bool = True
+    environment: bool = False
 
     def commands(self, mined: Mined) -> list[str]:
         """Return what to run in the folder, for the forms that have rows."""
@@ -183,7 +188,7 @@ class Target:
         folder = _SCRIPTS / self.name.replace("-", "_")
         values = mined.values()
         for path in sorted(folder.glob("*")) if folder.is_dir() else ():
-            if path.is_file():
+            if path.is_file() and (mined.scenarios or path.name != ENVIRONMENT):
                 text = path.read_text(encoding="utf-8")
                 yield path.name, text if path.suffix == ".py" else Template(text).substitute(values)
 

@@ -61,7 +61,9 @@ TRL = Target(
         LONGEST_PART,
     ),
     notes=(
+        "`python environment.py MODEL` trains on the policy's own attempts: recorded results answer its calls.",
         "Texts are rendered with their tools; train on the same model, whose tokenizer they are for.",
         "TRL sends a telemetry ping at each start; the commands above need `HF_HUB_DISABLE_TELEMETRY=1` to stop it.",
     ),
+    environment=True,
 )

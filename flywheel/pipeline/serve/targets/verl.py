@@ -73,6 +73,10 @@ VERL = Target(
         LONGEST_PART,
     ),
     notes=(
+        (
+            "Attempts of its own: `python environment.py` writes `scenarios.parquet`, for which the agent loop is "
+            "`flywheel_environment`. One that leaves the log is masked, but counts as 0 in its group's mean."
+        ),
         "It has no offline DPO, so pairs and single actions are not written.",
         (
             "Its own columns for messages and tools go through Arrow, which fills absent arguments with null and "
@@ -80,4 +84,5 @@ VERL = Target(
         ),
         "It starts vLLM or SGLang even for a replay, and needs a GPU.",
     ),
+    environment=True,
 )
