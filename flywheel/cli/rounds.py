@@ -26,7 +26,7 @@ from flywheel.errors import UsageError
 from flywheel.records import METHODS
 
 if TYPE_CHECKING:
-    from flywheel.records import DataCard, EvalReport, Plan, Promotion, Race, RoundManifest
+    from flywheel.records import BackendRun, DataCard, EvalReport, Plan, Promotion, Race, RoundManifest
     from flywheel.results.rounds import DiffAnswer, LogRow, LogsEvalAnswer
 
 commands = typer.Typer()
@@ -82,6 +82,7 @@ def _plan_lines(p: Plan, options: str, *, verbose: bool) -> list[str]:
         ["method", f"{p.method}: {p.method_reason}"],
         *_race_rows(p.race),
         ["reference", p.reference],
+        *_backend_rows(p.backend),
         ["rows", f"{p.rows:,} of {p.tasks:,} tasks{mix}, dataset {p.dataset_sha256[:12]}"],
         [
             "budget",
@@ -98,6 +99,15 @@ def _plan_lines(p: Plan, options: str, *, verbose: bool) -> list[str]:
     if any(row.level == "red" for row in p.monitors):
         return [*lines, "a red monitor blocks training; to override: flywheel train --force --reason WHY"]
     return [*lines, f"next  flywheel train --round {p.round}{options}"]
+
+
+def _backend_rows(backend: BackendRun | None) -> list[list[str]]:
+    """Return where a round is trained and what is lost there, where that is not here."""
+    if backend is None:
+        return []
+    versions = ", ".join(f"{name} {number}" for name, number in backend.versions.items())
+    rows = [["trained in", f"{backend.title}, by {backend.command[0]}" + (f" ({versions})" if versions else "")]]
+    return [*rows, *([["lost there", "; ".join(backend.lost)]] if backend.lost else [])]
 
 
 def _race_rows(race: Race | None) -> list[list[str]]:
@@ -183,6 +193,7 @@ def _train_lines(m: RoundManifest, *, already: bool) -> list[str]:
     rows = [
         ["method", f"{m.method}: {m.method_reason}"],
         *_race_rows(m.race),
+        *_backend_rows(m.backend),
         ["rows", f"{m.counts.get('kept', 0):,}"],
         *([["trained", present.training_end(m)]] if m.stopped else []),
         ["adapter", f"{m.adapter_sha256[:12]}   {present.size(sum(o.size_bytes for o in m.outputs))}"],

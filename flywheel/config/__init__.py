@@ -23,11 +23,12 @@ from flywheel.config.nightly import NightlyConfig, NotifyConfig
 from flywheel.config.rewards import RewardsConfig, RulesConfig
 from flywheel.config.root import Config, Pipeline
 from flywheel.config.tracking import MlflowConfig
-from flywheel.config.training import LoraConfig, ModelConfig, TrainConfig
+from flywheel.config.training import BackendConfig, LoraConfig, ModelConfig, TrainConfig
 from flywheel.config.trust import TrustConfig
 
 __all__ = [
     "CONFIG_FILE",
+    "BackendConfig",
     "BuildConfig",
     "CanaryConfig",
     "Config",

@@ -15,7 +15,7 @@ import hashlib
 import os
 import secrets
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.machinery import all_suffixes
 from pathlib import Path
@@ -44,6 +44,11 @@ def wish_of(folder: Path, config: Config) -> Wish:
     """Return what a project asks for, by its configuration."""
     named = {name: _source(folder, name) for name in sorted(set(named_code(config)))}
     named |= dict.fromkeys(_started(folder, config), "")
+    for name, backend in sorted(config.train.backends.items()):
+        words = [backend.python, *backend.command]
+        named[f"train.backends.{name} = {' '.join(words).strip()}"] = _hash_of(
+            [folder / word for word in words], folder
+        )
     places = (str((folder / place).resolve()) for place in (config.store, config.rounds))
     outside = sorted(place for place in places if not Path(place).is_relative_to(folder.resolve()))
     return Wish(named, outside, _other_owner(folder, config))
@@ -176,8 +181,13 @@ def _source(folder: Path, name: str) -> str:
     beside = [folder / f"{module}{suffix}" for suffix in all_suffixes()] if module else []
     inside = sorted((folder / module).rglob("*")) if module else []
     sources = [*beside, *(path for path in inside if path.name.endswith(tuple(all_suffixes())))]
+    return _hash_of([path for path in sources if path.parent.name != "__pycache__"], folder)
+
+
+def _hash_of(sources: Iterable[Path], folder: Path) -> str:
+    """Return the hash of those files that lie in the project's folder."""
     digest = hashlib.sha256()
-    for path in (path for path in sources if path.is_file() and path.parent.name != "__pycache__"):
+    for path in (path for path in sources if path.is_file() and path.is_relative_to(folder)):
         digest.update(f"{path.relative_to(folder)} {files.hash_file(path)}\n".encode())
     return digest.hexdigest()
 

@@ -42,6 +42,18 @@ class LoraConfig(Section):
     target_modules: str | list[str] = Field(default="all-linear", description="Layers that get an adapter.")
 
 
+class BackendConfig(Section):
+    """Another trainer's interpreter, or a command of your own that trains (docs/backends.md)."""
+
+    python: str = Field(default="", description="Interpreter that the system is installed in.")
+    command: list[str] = Field(
+        default=[], description="Command of a trainer of your own; it gets the path of its job as last argument."
+    )
+    arguments: dict[str, Any] = Field(
+        default={}, description="Passed verbatim to the system; what the round's plan decides is refused."
+    )
+
+
 class TrainConfig(Section):
     """What a round trains, from where, and how."""
 
@@ -55,6 +67,11 @@ class TrainConfig(Section):
     trainer: str = Field(
         default="",
         description="Trainer instead of the method's own: a name in the flywheel.trainers group or module:function.",
+    )
+    backend: str = Field(
+        default="trl",
+        description="What trains: 'trl' in flywheel's own environment; 'swift' (ms-swift) or a command of your own in "
+        "another, by its table under [train.backends] (docs/backends.md).",
     )
     start: Literal["champion", "base"] = Field(default="champion", description="Where a round starts from.")
     reference: Literal["parent", "base"] = Field(
@@ -234,6 +251,11 @@ class TrainConfig(Section):
         default=[], description="Trackers that get the metrics too, offline, in the round's folder; must be installed."
     )
     lora: LoraConfig = LoraConfig()
+    backends: dict[str, BackendConfig] = Field(
+        default={},
+        description="By name: `python`, the interpreter that the system is installed in, or `command`, a trainer of "
+        "your own; `arguments` are passed on verbatim.",
+    )
     trl: dict[str, Any] = Field(default={}, description="Passed verbatim to TRL's config; unknown keys are refused.")
 
     def learning_rate(self, method: Method) -> float:

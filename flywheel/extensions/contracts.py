@@ -145,6 +145,7 @@ class TrainResult:
         versions: of libraries.
         stopped: what ended training: "kl" (`train.max_kl`), "steps" (all were taken), "" where a trainer does not say.
         kl: measured steps and the KL divergence from the parent after them, in nats a token.
+        arguments: what another system was given, where one trained.
     """
 
     steps: int
@@ -154,6 +155,7 @@ class TrainResult:
     versions: Mapping[str, str] = field(default_factory=dict)
     stopped: Literal["", "kl", "steps"] = ""
     kl: Sequence[tuple[int, float]] = ()
+    arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Trainer(Protocol):

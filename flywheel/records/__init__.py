@@ -51,6 +51,7 @@ from flywheel.records.replay import Fixture, ReplayScenario
 from flywheel.records.rounds import (
     FRESH,
     Agreement,
+    BackendRun,
     BaselineRow,
     CaseGap,
     DataCard,
@@ -81,6 +82,7 @@ __all__ = [
     "Agreement",
     "Alternative",
     "Asked",
+    "BackendRun",
     "BaselineRow",
     "CaseGap",
     "Certificate",

@@ -56,6 +56,19 @@ class KlPoint(Record):
     kl: float = Field(ge=0, description="KL divergence from the parent to the policy, nats a token of training rows.")
 
 
+class BackendRun(Record):
+    """The other system in which a round is trained."""
+
+    name: str = Field(description="Under [train.backends].")
+    title: str = Field(description="The system.")
+    command: list[str] = Field(description="What starts it, without arguments.")
+    versions: dict[str, str] = Field(default_factory=dict, description="Of its packages, as its interpreter has them.")
+    lost: list[str] = Field(
+        default_factory=list, description="What rows have and the system has no place for, with their number."
+    )
+    arguments: dict[str, Any] = Field(default_factory=dict, description="What it was given, once it was trained.")
+
+
 class RoundManifest(Document):
     """Everything that made a training round, and what it made."""
 
@@ -79,6 +92,7 @@ class RoundManifest(Document):
     train_tasks_sha256: str = Field(default="", description="Hash over the sorted task ids trained on.")
     config: dict[str, Any] = Field(description="Resolved configuration of the round.")
     seed: int = Field(description="Seed of data order, initialisation and dropout.")
+    backend: BackendRun | None = Field(default=None, description="The other system that trained it; null = TRL, here.")
     versions: dict[str, str] = Field(default_factory=dict, description="Library versions that matter.")
     outputs: list[FileHash] = Field(default_factory=list, description="Adapter files.")
     adapter_sha256: str = Field(default="", description="Hash over the adapter's weight file.")
@@ -170,6 +184,7 @@ class Plan(Document):
     dataset_sha256: str = Field(description="Hash of the dataset that will be written.")
     train_tasks_sha256: str = Field(description="Hash over the sorted task ids.")
     config: dict[str, Any] = Field(description="Resolved model and train sections.")
+    backend: BackendRun | None = Field(default=None, description="The other system that trains it; null = TRL, here.")
     same_as: int | None = Field(default=None, description="A trained round that this one would only repeat.")
     monitors: list[MonitorRow] = Field(default=[], description="What the monitors say; red blocks training.")
 

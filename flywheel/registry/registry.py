@@ -16,8 +16,10 @@ it names follows from the decisions (`flywheel.registry.aliases`).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -446,3 +448,15 @@ def _stamp(path: Path) -> tuple[int, int, int]:
     except OSError:
         return (0, 0, 0)
     return stat.st_ino, stat.st_mtime_ns, stat.st_size
+
+
+def training_metrics(folder: Path) -> list[dict[str, Any]]:
+    """Return a round's logged training metrics, oldest first; a torn last line is skipped."""
+    path = folder / "metrics.jsonl"
+    rows = []
+    for line in files.lines(path.read_text(encoding="utf-8")) if path.exists() else []:
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            continue
+    return rows

@@ -21,6 +21,7 @@ from flywheel.models.load import base_identity, describe_device
 from flywheel.pipeline import redaction_key
 from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.train.backend import find_backend
 from flywheel.results.setup import DoctorAnswer, DoctorCheck
 from flywheel.stages.evaluate.suites.own_cases import read_cases
 from flywheel.store import Part, way_out
@@ -44,6 +45,7 @@ def doctor(ctx: Context, key_file: Path) -> DoctorAnswer:
         ("store", lambda: _store(ctx)),
         ("clock", lambda: _clock(ctx)),
         ("model", lambda: _model(ctx)),
+        ("backend", lambda: _backend(ctx)),
         ("rounds", lambda: _rounds(ctx)),
         ("cases", lambda: _cases(ctx)),
         ("hooks", lambda: _hooks(ctx)),
@@ -178,6 +180,17 @@ def _clock(ctx: Context) -> Iterator[DoctorCheck]:
 
 def _model(ctx: Context) -> Iterator[DoctorCheck]:
     yield _check("model", f"{ctx.config.model.base} @ {base_identity(ctx.config.model).sha256[:12]}")
+
+
+def _backend(ctx: Context) -> Iterator[DoctorCheck]:
+    """Ask the interpreter that rounds are trained in, where that is not ours, for the system and its version."""
+    other = find_backend(ctx)
+    if other is None:
+        return
+    has, shown = other.versions.get(other.backend.package, ""), other.backend.shown
+    says = f"rounds are trained in {other.backend.title} {has}".rstrip() + f", by {other.command[0]}"
+    wrong = f"{says}: shown with {shown} only" if has != shown else ""
+    yield _check("backend", says, wrong=wrong, fix=f"install {other.backend.package}=={shown} there, or run your tests")
 
 
 def _rounds(ctx: Context) -> Iterator[DoctorCheck]:

@@ -15,8 +15,8 @@ from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.inspect.report import requests
 from flywheel.pipeline.pages.views import Shower
-from flywheel.pipeline.train.run import training_metrics
 from flywheel.records import EvalReport, MetricRow
+from flywheel.registry.registry import training_metrics
 from flywheel.report import SCORE_EDGES, Agreement, CaseRow, Histogram, PastRound, ReportData, SignalRow, build_report
 from flywheel.stats.paired import wilson
 

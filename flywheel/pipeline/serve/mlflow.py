@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flywheel.pipeline.context import Context, served_name
-from flywheel.pipeline.train.run import training_metrics
 from flywheel.records import RoundManifest
+from flywheel.registry.registry import training_metrics
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

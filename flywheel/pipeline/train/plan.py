@@ -17,6 +17,7 @@ from flywheel.pipeline.answering import answerer
 from flywheel.pipeline.build.registry import stage_of
 from flywheel.pipeline.build.run import changes
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.train.backend import find_backend
 from flywheel.pipeline.train.card import make_card
 from flywheel.pipeline.train.length import dataset_text
 from flywheel.pipeline.train.mix import golden_version
@@ -28,6 +29,7 @@ from flywheel.pipeline.train.race.run import Racing
 from flywheel.pipeline.train.rows import RoundRows
 from flywheel.present import round_name, the_round
 from flywheel.records import METHODS, Method, Plan, Race, canonical_json, content_id
+from flywheel.records.backends import TRL
 from flywheel.records.methods import EXAMPLES, SCENARIOS, Dataset
 from flywheel.stages.evaluate.probe import StartPolicy, well_formed
 from flywheel.stages.selection.method import MethodChoice, choose_method
@@ -53,6 +55,9 @@ def round_config(ctx: Context) -> dict[str, Any]:
     """Return the configuration that a round's result depends on."""
     train = ctx.config.train.model_dump(mode="json", exclude={"report_to", "race", "race_tokens"})
     for name in [name for name in _ADDED_SETTINGS if not train[name]]:  # rounds from before there was a choice
+        del train[name]
+    train["backends"] = {name: own for name, own in train["backends"].items() if name == train["backend"]}
+    for name in ("backend", "backends") if train["backend"] == TRL else ():
         del train[name]
     if "attempts" not in train:
         del train["attempt_tasks"], train["world"]
@@ -98,6 +103,7 @@ def make_plan(ctx: Context, number: int, *, remembered: bool = True) -> PlannedR
     Raises:
         EvidenceError: a round would hold too few rows from the logs; names what is missing.
     """
+    backend = find_backend(ctx)
     parent, start_reason = _start(ctx, number)
     development = find_development(ctx, parent)
     if not isinstance(development, str):
@@ -121,6 +127,7 @@ def make_plan(ctx: Context, number: int, *, remembered: bool = True) -> PlannedR
         inputs=_inputs(ctx, [METHODS[name].dataset for name in (racing.names if racing else [method])]),
         characters=len(text),
         dataset_sha256=files.hash_text(text),
+        backend=backend.run(method, fitted.rows) if backend is not None else None,
         monitors=monitor_rows(ctx),
     )
     plan = plan.model_copy(update={"same_as": _repeat_of(ctx, plan)})

@@ -19,6 +19,7 @@ from flywheel.pipeline.train.attempts import attempted
 from flywheel.pipeline.train.length import Fitted, fit_rows, within_tokens
 from flywheel.pipeline.train.mix import before, replayed
 from flywheel.records import METHODS, Method
+from flywheel.records.backends import TRL
 from flywheel.records.methods import EXAMPLES, PAIRS, SUCCESSES, Dataset
 from flywheel.stages.datasets.unpaired import unpaired
 from flywheel.stages.selection.decontaminate import CROSSES, clear
@@ -34,6 +35,7 @@ from flywheel.stages.selection.rows import (
 
 Row = dict[str, Any]
 
+UNMIXED = "demonstrations, which train.backend does not mix with pairs"
 _ADDED = {"attempted", "golden", "replayed"}  # rows with another action than the table's
 
 
@@ -85,7 +87,8 @@ class RoundRows:
             case "successes":
                 rows = select_demonstrations(self._own(funnel), train, funnel, **known)
             case "pairs":  # their demonstrations need room
-                most = max(round(train.max_rows / (1 + train.dpo_demonstrations)), min(train.min_rows, train.max_rows))
+                mixed = train.dpo_demonstrations if train.backend == TRL else 0
+                most = max(round(train.max_rows / (1 + mixed)), min(train.min_rows, train.max_rows))
                 cfg = train.model_copy(update={"max_rows": most})
                 rows = select_pairs(self._table("pairs"), cfg, funnel, verified=self._verified, **known)
             case "actions":
@@ -127,13 +130,23 @@ class RoundRows:
         rows, funnel = self.selected(dataset)
         if dataset is EXAMPLES:
             rows = replayed(ctx, self._parent, rows)
-        if dataset is PAIRS:
+        if dataset is PAIRS and ctx.config.train.backend == TRL:
             rows = [*rows, *self._demonstrations(rows, funnel)]
         if dataset in {EXAMPLES, PAIRS, SUCCESSES}:
             rows = [*rows, *attempted(ctx, dataset, self._before, self._texts, funnel)]
         golden = golden_rows(ctx.project, ctx.config.train, dataset, self._parent or 0, len(rows), funnel)
-        fitted = fit_rows(ctx, self._cleared([*rows, *golden], funnel), method, funnel)
+        rows = self._unmixed([*rows, *golden], dataset, funnel)
+        fitted = fit_rows(ctx, self._cleared(rows, funnel), method, funnel)
         return within_tokens(fitted, ctx.config.train, method, funnel)
+
+    def _unmixed(self, rows: list[Row], dataset: Dataset, funnel: Funnel) -> list[Row]:
+        """Drop demonstrations among pairs where another system trains, which takes one form of rows."""
+        if dataset is not PAIRS or self._ctx.config.train.backend == TRL:
+            return rows
+        pairs = [row for row in rows if "completion" not in row]
+        funnel.dropped[UNMIXED] += len(rows) - len(pairs)
+        funnel.kept -= len(rows) - len(pairs)
+        return pairs
 
     def _cleared(self, rows: list[Row], funnel: Funnel) -> list[Row]:
         """Drop rows that share words with an evaluation of those that were not selected from a table."""

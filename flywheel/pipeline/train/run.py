@@ -7,7 +7,6 @@ Order of writes, each atomic: data/train.jsonl, data/origins.jsonl, config.toml,
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from flywheel.extensions import TrainResult
 from flywheel.io import files
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.protocol import protocol_of, sha256_of
+from flywheel.pipeline.train.backend import write_files
 from flywheel.pipeline.train.monitors import refuse_red
 from flywheel.pipeline.train.plan import PlannedRound, differing_keys, make_plan, round_config
 from flywheel.pipeline.train.provenance import ORIGINS
@@ -146,6 +146,8 @@ def _execute(ctx: Context, manifest: RoundManifest, on_metrics: Callable[[dict[s
     folder, started = ctx.registry.folder(manifest.round), time.monotonic()
     spec = train_spec(ctx, manifest.round, manifest.method, manifest.parent, folder)
     try:
+        if manifest.backend is not None:
+            write_files(ctx, spec)
         result = launch(spec, on_metrics)
     except FlywheelError as error:
         ctx.registry.save(manifest.model_copy(update={"state": "failed", "error": error.message}))
@@ -190,18 +192,7 @@ def _finished(manifest: RoundManifest, folder: Path, result: TrainResult, second
             "kl_curve": [KlPoint(step=step, kl=kl) for step, kl in result.kl],
             "checks": dict(result.checks),
             "versions": dict(result.versions),
+            "backend": manifest.backend and manifest.backend.model_copy(update={"arguments": dict(result.arguments)}),
             "timings_s": {**manifest.timings_s, **result.timings_s, "total": round(seconds, 3)},
         }
     )
-
-
-def training_metrics(folder: Path) -> list[dict[str, Any]]:
-    """Return a round's logged training metrics, oldest first; a torn last line is skipped."""
-    path = folder / "metrics.jsonl"
-    rows = []
-    for line in files.lines(path.read_text(encoding="utf-8")) if path.exists() else []:
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            continue
-    return rows

@@ -23,6 +23,8 @@ _MODULES = {
     "calls.toml": "models/calls.toml",
     "chat.py": "models/chat.py",
     "rollout.py": "models/rollout.py",
+    "prefixes.py": "models/prefixes.py",
+    "thoughts.py": "models/thoughts.py",
     "environment.py": "replay/environment.py",
     "keys.py": "replay/keys.py",
     "scenario.py": "replay/scenario.py",

@@ -25,6 +25,7 @@ from flywheel.pipeline.evaluate.leakage import trained_tasks
 from flywheel.pipeline.evaluate.protocol import code_of
 from flywheel.pipeline.evaluate.suites import Suite, chosen_suites
 from flywheel.records import Split, content_id
+from flywheel.records.backends import TRL
 from flywheel.stages.evaluate.cases import holdout_sha256
 from flywheel.stages.evaluate.compare import headline_metric
 from flywheel.stages.selection.mix import chance
@@ -96,12 +97,14 @@ def find_development(ctx: Context, parent: int | None) -> Development | str:
     The suite is the first of `eval.suites` that scores enough development tasks: the gate's own measure, if it can.
     """
     train = ctx.config.train
-    if train.method != "auto":
-        return "train.method asks for one"
-    if not train.race:
-        return "train.race is 0"
-    if train.trainer:
-        return "train.trainer trains every method"
+    none = {
+        "train.method asks for one": train.method != "auto",
+        "train.race is 0": not train.race,
+        "train.trainer trains every method": bool(train.trainer),
+        "train.backend trains in another system": train.backend != TRL,
+    }
+    if why := next((reason for reason, holds in none.items() if holds), ""):
+        return why
     tasks = development_tasks(ctx)
     few = f"{len(tasks):,} development tasks, a race needs {LEAST_TASKS}"
     if len(tasks) < LEAST_TASKS:

@@ -10,8 +10,11 @@ from flywheel.errors import FlywheelError
 from flywheel.extensions import Trainer, TrainSpec, load_extension
 from flywheel.io.files import write_json
 from flywheel.records import METHODS
+from flywheel.records.backends import TRL
 from flywheel.stages.train.process.distributed import die_with, first
 from flywheel.stages.train.process.spec import read_spec, write_result
+
+_OTHER_SYSTEM = "flywheel.stages.train.backends.rounds:train"
 
 
 def _explained(error: Exception, log: Path) -> dict[str, str]:
@@ -31,7 +34,8 @@ def trainer_of(spec: TrainSpec) -> Trainer:
         ConfigError: the project's was not approved on this machine.
     """
     own = spec.config.train.trainer
-    name = own or METHODS[spec.method].trainer
+    other = _OTHER_SYSTEM if spec.config.train.backend != TRL else ""
+    name = own or other or METHODS[spec.method].trainer
     trainer: Trainer = load_extension("trainers", name, search=spec.project_dir if own else None)
     return trainer
 

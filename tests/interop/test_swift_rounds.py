@@ -1,0 +1,112 @@
+"""Rounds that ms-swift trains in its own environment: start, reference, resume and gate; run by `make interop`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from flywheel.project import Project
+from tests.commands import FLYWHEEL, flywheel
+from tests.interop.environments import python_of
+from tests.projects import HELD
+
+if TYPE_CHECKING:
+    from flywheel.records import RoundManifest
+    from tests.projects import Projects
+
+pytestmark = pytest.mark.interop
+WANTED = os.environ.get("SYSTEM", "").split() or ["swift"]
+
+
+@pytest.fixture(scope="module")
+def agent(session_projects: Projects, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if "swift" not in WANTED or not python_of("swift").is_file():
+        pytest.skip("there is no .interop/swift")
+    return session_projects.copy("built", tmp_path_factory.mktemp("swift") / "agent")
+
+
+def _command(process: Path) -> str:
+    try:
+        return (process / "cmdline").read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def configured(agent: Path, method: str, **train: object) -> Project:
+    path = agent / "flywheel.toml"
+    made = {"method": method, "backend": "swift", "seed": len(list((agent / "rounds").glob("0*"))), **train}
+    lines = ["[train]", *(f"{name} = {json.dumps(value)}" for name, value in made.items())]
+    kept = ["max_rows = 12", "min_rows = 4", "batch_size = 2", "threads = 1"]
+    before, _, _ = path.read_text(encoding="utf-8").partition("[train")
+    text = [before, *lines, *kept, "[train.backends.swift]", f"python = {json.dumps(str(python_of('swift')))}"]
+    text += ["[eval]", 'suites = ["next_action"]', "max_cases = 5", "max_new_tokens = 4"]
+    path.write_text("\n".join(text) + "\n", encoding="utf-8")
+    return Project(agent)
+
+
+def trained(agent: Path, method: str, **train: object) -> RoundManifest:
+    project = configured(agent, method, max_steps=2, checkpoint_every=1, **train)
+    flywheel(agent, "train")
+    manifest = project.registry.manifest(project.registry.numbers()[-1])
+    assert manifest.state == "trained"
+    assert manifest.backend is not None
+    assert manifest.backend.versions["ms-swift"]
+    assert manifest.checks["step0_gap"] < 1e-3
+    assert manifest.kl is not None
+    assert manifest.kl > 0
+    return manifest
+
+
+def test_rounds_of_every_method_start_where_the_plan_names_and_reach_the_gate(agent: Path) -> None:
+    first = trained(agent, "sft")
+    assert first.checks["loss_step0"] > 0
+    assert flywheel(agent, "eval", "--promote", check=False).returncode in {0, HELD}
+    flywheel(agent, "promote", "1", "--force", "--yes", "--reason", "rehearsal", check=False)
+
+    second = trained(agent, "dpo")
+    assert second.parent == 1
+    assert second.checks["loss_step0"] == pytest.approx(0.693147, abs=1e-4)
+    assert second.checks["rewards_chosen_step0"] == pytest.approx(0.0, abs=1e-4)
+    base = trained(agent, "dpo", reference="base")
+    assert base.checks["loss_step0"] != pytest.approx(0.693147, abs=1e-4)  # another reference, and the same start
+
+    third = trained(agent, "kto")
+    weight = third.backend.arguments["desirable_weight"] if third.backend is not None else 0.0
+    assert third.checks["loss_step0"] == pytest.approx(0.5, abs=0.5 * (weight - 1) + 1e-4)
+
+
+def test_a_killed_round_goes_on_from_ms_swifts_checkpoint(agent: Path) -> None:
+    project = configured(agent, "dpo", max_steps=6, checkpoint_every=1)
+    number = project.registry.next_number()
+    log = project.registry.folder(number) / "work" / "backend" / "out" / "logging.jsonl"
+    process = subprocess.Popen([FLYWHEEL, "-C", str(agent), "train"], stdout=subprocess.DEVNULL, start_new_session=True)
+    while not (log.exists() and log.read_text().count("\n") >= 3):
+        assert process.poll() is None
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    time.sleep(1)
+    assert not [one for one in Path("/proc").glob("[0-9]*") if str(log.parent.parent) in _command(one)]
+
+    flywheel(agent, "train")
+
+    manifest = Project(agent).registry.manifest(number)
+    assert manifest.steps_taken == 6
+    rows = (project.registry.folder(number) / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(row)["step"] for row in rows] == [1, 2, 3, 4, 5, 6, 6]
+
+
+def test_what_the_plan_decides_cannot_be_passed_to_ms_swift(agent: Path) -> None:
+    path = configured(agent, "dpo").folder / "flywheel.toml"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(f"{text}\n[train.backends.swift.arguments]\nbeta = 0.5\n", encoding="utf-8")
+    done = flywheel(agent, "train", check=False)
+    assert "arguments.beta` cannot be set" in done.stderr
+    shutil.rmtree(agent / "rounds" / f"{Project(agent).registry.numbers()[-1]:04d}")

@@ -1,0 +1,143 @@
+"""A round in another system: what it is given, what its first step must show, and which adapter is taken."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from flywheel.config import Config
+from flywheel.errors import ConfigError, TrainError
+from flywheel.project import Project
+from flywheel.records import BackendRun
+from flywheel.registry.registry import ADAPTER_WEIGHTS
+from tests.commands import flywheel
+
+if TYPE_CHECKING:
+    from tests.projects import Projects
+
+TRAINER = Path(__file__).parents[4] / "examples" / "own_trainer" / "train.py"
+CHEAT = """
+import json, sys
+from pathlib import Path
+
+job = json.loads(Path(sys.argv[1]).read_text())
+Path("ran").touch()
+{body}
+"""
+LORA = '{"peft_type": "LORA", "r": 16, "lora_alpha": 0}'
+
+
+def configured(project: Path, method: str, command: list[str], **train: Any) -> Project:
+    """Let a project's rounds be trained by a command."""
+    path = project / "flywheel.toml"
+    lines = [f"{name} = {json.dumps(value)}" for name, value in train.items()]
+    text = path.read_text(encoding="utf-8").replace('method = "sft"', f'method = "{method}"\nbackend = "mine"')
+    text = text.replace("[train]", "\n".join(["[train]", *lines]), 1)
+    path.write_text(f"{text}\n[train.backends.mine]\ncommand = {json.dumps(command)}\n", encoding="utf-8")
+    return Project(project)
+
+
+@pytest.fixture(scope="module")
+def built(session_projects: Projects) -> Path:
+    return session_projects.made("built")
+
+
+@pytest.fixture
+def copied(built: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(built, tmp_path / "agent", symlinks=True)
+
+
+def test_a_users_own_trainer_trains_rounds_from_the_base_and_from_the_champion(copied: Path) -> None:
+    shutil.copy(TRAINER, copied / "my_trainer.py")
+    project = configured(copied, "sft", [sys.executable, "my_trainer.py"])
+
+    flywheel(copied, "train")
+
+    manifest = project.registry.manifest(1)
+    assert manifest.state == "trained"
+    assert manifest.backend is not None
+    assert manifest.backend.title == "a command of your own"
+    assert manifest.backend.arguments["batch_size"] == 2
+    assert manifest.checks["step0_gap"] < 1e-3
+    assert manifest.kl is not None
+    assert 0 < manifest.kl < manifest.max_kl
+    folder = project.registry.folder(1)
+    config = json.loads((folder / "adapter" / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == manifest.base_model
+    assert sorted(p.name for p in (folder / "adapter").iterdir()) == ["adapter_config.json", ADAPTER_WEIGHTS]
+    assert [json.loads(line)["step"] for line in (folder / "metrics.jsonl").read_text().splitlines()] == [1, 2, 3, 4, 4]
+    assert not (folder / "work").exists()
+
+    flywheel(copied, "promote", "1", "--force", "--yes", "--reason", "rehearsal")
+    text = (copied / "flywheel.toml").read_text(encoding="utf-8")
+    (copied / "flywheel.toml").write_text(text.replace('"sft"', '"dpo"'), encoding="utf-8")
+    flywheel(copied, "train")
+
+    second = Project(copied).registry.manifest(2)
+    assert second.parent == 1
+    assert second.checks["loss_step0"] == pytest.approx(0.693147, abs=1e-4)  # the champion is start and reference
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("sys.exit(3)", "a command of your own ended with status 3"),
+        ("", "logged no first step"),
+        ('Path(job["metrics"]).write_text(\'{"step": 1, "of": 1, "loss": 0.25}\\n\')', "has loss = 0.25"),
+        ('Path(job["metrics"]).write_text(\'{"step": 1, "of": 1, "mine": 0.25}\\n\')', "logs none of loss"),
+    ],
+)
+def test_a_system_that_fails_or_shows_another_first_step_trains_no_round(copied: Path, body: str, says: str) -> None:
+    (copied / "cheat.py").write_text(CHEAT.format(body=body), encoding="utf-8")
+    project = configured(copied, "dpo", [sys.executable, "cheat.py"])
+
+    done = flywheel(copied, "train", check=False)
+
+    assert done.returncode == 1
+    assert says in done.stderr
+    assert project.registry.manifest(1).state == "failed"
+    assert not (project.registry.folder(1) / "adapter").exists()
+
+
+def test_a_plan_shows_the_system_and_lists_no_row_that_it_cannot_mix(copied: Path) -> None:
+    project = configured(copied, "dpo", [sys.executable, "cheat.py"])
+    plan = project.plan()
+    assert plan.backend == BackendRun(name="mine", title="a command of your own", command=[sys.executable, "cheat.py"])
+    assert plan.config["train"]["backends"]["mine"]["command"] == [sys.executable, "cheat.py"]
+    shown = flywheel(copied, "plan").stdout
+    assert "trained in" in shown
+    assert "a command of your own" in shown
+
+
+def test_doctor_asks_the_interpreter_that_rounds_are_trained_in(built: Path) -> None:
+    base = Project(built).config.model_dump()
+    swift = {"backend": "swift", "backends": {"swift": {"python": sys.executable}}}
+    config = Config.model_validate({**base, "train": {**base["train"], **swift}})
+    (check,) = [one for one in Project(built, config=config).doctor().checks if one.name == "backend"]
+    assert check.state == "failed"
+    assert check.fix == f"`{sys.executable} -m pip install ms-swift==4.6.0`"
+
+
+@pytest.mark.parametrize(
+    ("train", "says"),
+    [
+        ({"trl": {"loss_type": "ipo"}}, "does not follow train.trl"),
+        ({"dpo_demonstrations": 2.0}, "does not follow train.dpo_demonstrations"),
+        ({"backend": "verl"}, "it needs a GPU; `flywheel export --to verl`"),
+        ({"backend": "other"}, r"needs `\[train.backends.other\]` with command"),
+        ({"backend": "swift", "backends": {"swift": {"python": "no/such/python"}}}, "cannot be started"),
+        ({"backend": "swift", "backends": {"swift": {"python": "/bin/true"}}}, "does not give the versions"),
+        ({"backend": "swift", "backends": {"swift": {"python": sys.executable}}}, "ms-swift is not installed"),
+        ({"method": "grpo"}, "`grpo` cannot be trained in a command of your own"),
+    ],
+)
+def test_what_a_system_cannot_do_is_refused_by_the_plan(built: Path, train: dict[str, Any], says: str) -> None:
+    own: dict[str, Any] = {"method": "dpo", "backend": "mine", "backends": {"mine": {"command": [sys.executable]}}}
+    base = Project(built).config.model_dump()
+    config = Config.model_validate({**base, "train": {**base["train"], **own, **train}})
+    with pytest.raises((ConfigError, TrainError, Exception), match=says):
+        Project(built, config=config).plan()
