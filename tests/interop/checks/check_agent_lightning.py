@@ -3,13 +3,13 @@
 import os
 import sys
 
-from _common import FOLDER, ids, mask, run, same, tokens
+from _common import FOLDER, ids, lines, mask, run, same, tokens
 
 os.chdir(FOLDER)
 sys.path.insert(0, str(FOLDER))
 
 
-def replayed():
+def read():
     from agentlightning.schemas import EventCreate, RolloutCreate
     from agentlightning.hooks import load_hooks
     from replay import attempt, events
@@ -27,7 +27,7 @@ def replayed():
         sampled = sum(len(event.data["response"]["choices"][0]["token_ids"]) for event in made[:-1])
         same(sampled, sum(mask(own)), "sampled tokens")
         count += 1
-    return f"EventCreate takes the events of {count} logged attempts with ids and rewards (its server was not started)"
+    return f"EventCreate takes the events of {count} logged attempts with ids and rewards"
 
 
 def config():
@@ -49,4 +49,73 @@ def config():
     raise AssertionError("an unknown key was taken")
 
 
-run(read=replayed, config=config)
+def served(port):
+    """Start its server and its controller with the local runner, in this folder."""
+    import subprocess
+    import time
+    import urllib.request
+    from pathlib import Path
+
+    where, key = f"http://127.0.0.1:{port}", "flywheel"
+    tools = Path(sys.executable).parent
+    environment = {**os.environ, "PYTHONPATH": str(FOLDER), "NO_PROXY": "127.0.0.1"}
+    calls = (
+        ["agl-server", "host=127.0.0.1", f"port={port}", f"key={key}"],
+        ["agl-controller", "runner_type=local", f"agl_server.url={where}", f"agl_server.key={key}",
+         "local_runner.poll_interval=1"],
+    )  # fmt: skip
+    started = []
+    for name, *rest in calls:
+        started.append(subprocess.Popen([tools / name, *rest], env=environment, stdout=sys.stderr, stderr=sys.stderr))
+        for _ in range(120):
+            try:
+                urllib.request.urlopen(f"{where}/docs", timeout=2)
+                break
+            except OSError:
+                time.sleep(0.5)
+    return started, where, key
+
+
+def replay():
+    import socket
+
+    from agentlightning.hooks import load_hooks
+    from agentlightning.verl.agl_rollout_manager import AglRolloutManager
+
+    os.environ["NO_PROXY"] = "127.0.0.1"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    started, where, key = served(port)
+    try:
+        tasks = lines(FOLDER / "tasks.jsonl")
+        most = max(task["n"] for task in tasks)
+        manager = AglRolloutManager(
+            agl_base_url=where,
+            agl_key=key,
+            model="tiny",
+            step=0,
+            train_rollout_n=most,
+            rollout_timeout_seconds=240,
+            hooks=load_hooks("hooks.py"),
+            local_agent_class="replay:Replay",
+            local_env_map={"FLY_FILE": "input.file", "FLY_INSTANCE": "input.instance_id", "FLY_MEMBER": "input.member"},
+        )
+        data = {name: [task[name] for task in tasks] for name in tasks[0]}
+        rollouts = manager.enqueue_and_wait_until_completed(data, is_train=True)
+    finally:
+        for process in started:
+            process.terminate()
+    written = {(row["row"], int(row["side"])): row for row in tokens("groups")}
+    sizes = {task["instance_id"]: task["n"] for task in tasks}
+    same(len(rollouts), most * len(tasks), "rollouts")
+    for one in rollouts:
+        group = one.input["instance_id"]
+        own = written[group, one.input["member"] % sizes[group]]
+        same(one.final_reward, own["reward"], "reward")
+        last = one.triplets[-1]
+        same(last.prompt["token_ids"] + last.response["token_ids"], ids(own), "tokens")
+    return f"its server and local runner play {len(rollouts)} attempts: triplets with the tokens and rewards of the log"
+
+
+run(read=read, config=config, replayed=replay)

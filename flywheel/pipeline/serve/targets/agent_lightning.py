@@ -43,7 +43,7 @@ AGENT_LIGHTNING = Target(
     notes=(
         (
             "Start `agl-server` and `agl-controller runner_type=local` in this folder: the controller runs "
-            "`replay:Replay`, and `hooks.py` numbers the attempts of a task. No run with its server was recorded."
+            "`replay:Replay`, and `hooks.py` numbers the attempts of a task."
         ),
         "A group's size is one number for all tasks: smaller groups repeat their attempts.",
         "It trains with veRL 0.8 and vLLM, and needs a GPU; it has no DPO and no SFT.",
