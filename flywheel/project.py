@@ -596,6 +596,16 @@ class Project:
             self._log_to_mlflow()
             return decision
 
+    def rollback_target(self, to: str | None = None) -> tuple[int, int | None]:
+        """Return the champion, and the round to which `rollback` would move it back; None: the base model.
+
+        Raises:
+            UsageError: there is no earlier champion.
+        """
+        from flywheel.pipeline.promote.promotion import rollback_target
+
+        return rollback_target(self.context, to)
+
     def log(self, limit: int | None = None) -> LogAnswer:
         """Return rounds and decisions, newest first."""
         from flywheel.pipeline.inspect.status import log

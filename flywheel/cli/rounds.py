@@ -367,8 +367,10 @@ def rollback(
 ) -> None:
     """Move the champion back."""
     current = session(ctx)
-    confirm(f"move the champion back to {to or '@previous'}?", yes=yes)
-    decision = current.project().rollback(to, reason=reason)
+    project = current.project()
+    champion, target = project.rollback_target(to)
+    confirm(f"move the champion back from round {champion} to {f'round {target}' if target else 'the base'}?", yes=yes)
+    decision = project.rollback(to, reason=reason)
     current.out.result(_decision_lines(decision, verbose=current.out.verbose), decision)
 
 

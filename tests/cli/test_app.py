@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from flywheel import __version__
 from flywheel.cli.app import hoist_globals
+from flywheel.project import Project
+from flywheel.records import Promotion
 from tests.projects import FLYWHEEL
+from tests.report.sample import manifest
 
 
 def flywheel(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -117,9 +121,15 @@ def test_a_mistyped_command_is_a_usage_error(tmp_path: Path) -> None:
     assert "ingest" in done.stderr
 
 
-def test_rollback_without_a_terminal_needs_yes(tmp_path: Path) -> None:
+def test_rollback_without_a_terminal_needs_yes_and_asks_only_where_there_is_a_way_back(tmp_path: Path) -> None:
+    done = flywheel("rollback", cwd=tmp_path)
+    assert (done.returncode, "there is no champion" in done.stderr, "--yes" in done.stderr) == (1, True, False)
+    registry, at = Project(tmp_path).registry, datetime(2026, 1, 1, tzinfo=UTC)
+    registry.save(manifest(round=1, parent=None))
+    registry.decide(Promotion(round=1, decision="forced", champion_before=None, champion_after=1, by="test", at=at))
     done = flywheel("rollback", cwd=tmp_path)
     assert done.returncode == 2
+    assert "from round 1 to the base? There is no terminal" in done.stderr
     assert "--yes" in done.stderr
 
 
@@ -158,7 +168,7 @@ def test_json_answers_fit_their_published_schema(command: str, tmp_path: Path, r
         (["--json", "plan", "--round", "x"], 2, "Invalid value for '--round'"),
         (["explain", "--json"], 2, "Missing argument 'SUBJECT'"),
         (["--json", "deploy"], 2, "Missing command."),
-        (["rollback", "--json"], 2, "move the champion back to @previous?"),
+        (["rollback", "--json"], 1, "there is no champion: the base model serves"),
     ],
 )
 def test_with_json_an_error_is_a_document_too(

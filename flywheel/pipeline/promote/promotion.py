@@ -193,6 +193,16 @@ def roll_back(ctx: Context, to: str | None, *, reason: str, by: str) -> Promotio
     Raises:
         UsageError: there is no champion, or nothing to go back to.
     """
+    champion, target = rollback_target(ctx, to)
+    return _record(ctx, champion, decision="rolled_back", champion_after=target, by=by, extra={"reason": reason})
+
+
+def rollback_target(ctx: Context, to: str | None) -> tuple[int, int | None]:
+    """Return the champion, and the round that would replace it; None: the base model.
+
+    Raises:
+        UsageError: there is no champion, or nothing to go back to.
+    """
     champion = ctx.registry.champion
     if champion is None and ctx.registry.pointer_is_lost:
         champion = ctx.registry.promotions()[-1].round
@@ -206,7 +216,7 @@ def roll_back(ctx: Context, to: str | None, *, reason: str, by: str) -> Promotio
         raise UsageError(f"round {target} was itself rolled back", hint="name another with --to, or `--to base`")
     if target is not None:
         _refuse_tainted(ctx, target)
-    return _record(ctx, champion, decision="rolled_back", champion_after=target, by=by, extra={"reason": reason})
+    return champion, target
 
 
 def _refuse_tainted(ctx: Context, number: int) -> None:
