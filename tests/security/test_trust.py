@@ -77,6 +77,7 @@ def test_code_is_refused_until_it_is_approved_and_again_when_it_changes(folder: 
         '[mlflow]\ntracking_uri = "sqlite:////elsewhere/mlflow.db"',
         '[mlflow]\ntracking_uri = "sqlite:///../mlflow.db"',
         '[rewards.judge]\nurl = "https://evil.example/v1"',
+        '[eval]\nendpoint = "https://evil.example/v1"\nendpoint_hosts = ["evil.example"]',
         'store = "../elsewhere"',
         'rounds = "/elsewhere"',
     ],
