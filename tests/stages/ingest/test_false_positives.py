@@ -27,12 +27,12 @@ _IDS = ("conversation_id", "span_id", "parent_id", "tool_call_id", "target")
 # What stands in the shared logs and is what it is taken for: addresses in commits and in mails, telephones of offices,
 # the addresses of a container and of hosts that an agent pinged. In star customers say PINs and
 # answers to security questions (`secret`) and numbers of accounts ("my number is": `phone`). The ids of intercode are
-# a company's tax number in the name of a certificate. The secrets of mini-swe-agent are false positives.
+# a company's tax number in the name of a certificate.
 FOUND = {
     "bfcl-tasks": {},
     "intercode": {"ip": 61, "national_id": 16},
     "langfuse-traces": {},
-    "mini-swe-agent-deepseek": {"email": 250, "secret": 2},
+    "mini-swe-agent-deepseek": {"email": 250},
     "mint": {},
     "prime-environments": {"email": 155, "phone": 3},
     "star": {"phone": 58, "secret": 751},
