@@ -12,6 +12,7 @@ rounds folder outside of the project was approved, and that a project was made h
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import secrets
 import shlex
@@ -44,11 +45,7 @@ def wish_of(folder: Path, config: Config) -> Wish:
     """Return what a project asks for, by its configuration."""
     named = {name: _source(folder, name) for name in sorted(set(named_code(config)))}
     named |= dict.fromkeys(_started(folder, config), "")
-    for name, backend in sorted(config.train.backends.items()):
-        words = [backend.python, *backend.command]
-        named[f"train.backends.{name} = {' '.join(words).strip()}"] = _hash_of(
-            [folder / word for word in words], folder
-        )
+    named |= dict(_other_trainers(folder, config))
     places = (str((folder / place).resolve()) for place in (config.store, config.rounds))
     outside = sorted(place for place in places if not Path(place).is_relative_to(folder.resolve()))
     return Wish(named, outside, _other_owner(folder, config))
@@ -172,6 +169,20 @@ def _started(folder: Path, config: Config) -> Iterator[str]:
         yield f"ingest.redact.presidio_model = {model}"
 
 
+def _other_trainers(folder: Path, config: Config) -> Iterator[tuple[str, str]]:
+    """Yield the commands of other trainers and each argument that they get: a plugin may be one, or a place to send to.
+
+    With each comes the hash of the files of the project's that it names.
+    """
+    for name, backend in sorted(config.train.backends.items()):
+        key, words = f"train.backends.{name}", [backend.python, *backend.command]
+        yield f"{key} = {' '.join(words).strip()}", _hash_of([folder / word for word in words], folder)
+        for argument, value in sorted(backend.arguments.items()):
+            named = [folder / str(word) for word in (value if isinstance(value, list) else [value])]
+            text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+            yield f"{key}.arguments.{argument} = {text}", _hash_of(named, folder)
+
+
 def _source(folder: Path, name: str) -> str:
     """Return the hash of the files of a name's module in the project's folder; of none where it is installed.
 
@@ -187,9 +198,17 @@ def _source(folder: Path, name: str) -> str:
 def _hash_of(sources: Iterable[Path], folder: Path) -> str:
     """Return the hash of those files that lie in the project's folder."""
     digest = hashlib.sha256()
-    for path in (path for path in sources if path.is_file() and path.is_relative_to(folder)):
+    for path in (path for path in sources if path.is_relative_to(folder) and _is_file(path)):
         digest.update(f"{path.relative_to(folder)} {files.hash_file(path)}\n".encode())
     return digest.hexdigest()
+
+
+def _is_file(path: Path) -> bool:
+    """Return whether there is such a file; a word of a command may be too long to be a name of one."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _other_owner(folder: Path, config: Config) -> int | None:

@@ -78,6 +78,10 @@ def test_code_is_refused_until_it_is_approved_and_again_when_it_changes(folder: 
         '[mlflow]\ntracking_uri = "sqlite:///../mlflow.db"',
         '[rewards.judge]\nurl = "https://evil.example/v1"',
         '[eval]\nendpoint = "https://evil.example/v1"\nendpoint_hosts = ["evil.example"]',
+        '[train.backends.mine]\ncommand = ["sh", "evil.sh"]',
+        f'[train.backends.mine]\ncommand = ["sh", "-c", "{"true; " * 60}"]',
+        '[train.backends.swift]\npython = "evil/python"',
+        "[train.backends.swift.arguments]\npush_to_hub = true",
         'store = "../elsewhere"',
         'rounds = "/elsewhere"',
     ],
@@ -88,6 +92,24 @@ def test_whatever_runs_sends_or_writes_elsewhere_is_asked_about(folder: Path, to
         Project(folder)
     Project.trust(folder, outside=True)
     Project(folder)
+
+
+def test_what_another_trainer_is_given_is_asked_about_and_the_files_that_it_names_by_content(folder: Path) -> None:
+    """ms-swift imports its `external_plugins`, and sends an adapter to a hub when asked to."""
+    other = '[train.backends.swift]\npython = "/opt/swift/bin/python"\n[train.backends.swift.arguments]\n'
+    (folder / "flywheel.toml").write_text(other)
+    Project.trust(folder)
+    Project(folder)
+
+    (folder / "plugin.py").write_text("")
+    (folder / "flywheel.toml").write_text(f'{other}external_plugins = ["plugin.py"]\n')
+    with pytest.raises(ConfigError, match="external_plugins"):
+        Project(folder)
+    Project.trust(folder)
+    Project(folder)
+    (folder / "plugin.py").write_text("import evil\n")
+    with pytest.raises(ConfigError, match="has changed since it was approved"):
+        Project(folder)
 
 
 def test_a_store_outside_needs_its_own_switch_and_a_link_is_no_way_around(folder: Path, tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 In: the store, the rounds, and how much is kept. Out: counts and bytes. Tables in a round's provenance are kept, and so
 are the files that `diff` and `explain` read; a removed adapter leaves its manifest, data and evaluation. References to
-a file are removed or marked before the file, so that after a kill the same command removes the rest.
+a file are removed or marked before the file, so that after a kill the same command removes the rest. Published tables
+are brought up to date first.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.serve.delta import republish
 from flywheel.results.operations import GcAnswer, GcRow
 from flywheel.store import Snapshot
 
@@ -48,6 +50,8 @@ def collect(ctx: Context, kept: Kept | None = None, *, dry_run: bool = False) ->
         dry_run: remove nothing.
     """
     rows: dict[str, GcRow] = {}
+    if not dry_run:
+        republish(ctx.store)
     for find in _finds(ctx, kept or Kept()):
         size = sum(_size(path) for path in find.paths)
         before = rows.get(find.what, GcRow(what=find.what, count=0, size_bytes=0, why=find.why))

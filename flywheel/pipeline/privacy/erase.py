@@ -21,6 +21,7 @@ from flywheel.pipeline.context import Context
 from flywheel.pipeline.ingest.intake import FORGOTTEN, without
 from flywheel.pipeline.pages.round_page import write_page
 from flywheel.pipeline.privacy.find import Belongings
+from flywheel.pipeline.serve.delta import republish
 from flywheel.pipeline.train.provenance import ORIGINS
 from flywheel.records import FileHash, RoundManifest
 from flywheel.registry.registry import DATASET
@@ -59,6 +60,10 @@ def rebuild(ctx: Context, mine: Belongings) -> list[str]:
         notes.append(f"the tables could not be rebuilt and were removed: {error.message}")
         for stage in STAGES:
             ctx.store.prune(stage.name, 0)
+    try:
+        republish(ctx.store)
+    except FlywheelError as error:
+        notes.append(f"the published tables were not brought up to date: {error.message}")
     for name in ctx.store.stages():
         ctx.store.prune(name, 1)
     for path in ctx.store.orphans():

@@ -8,7 +8,7 @@ table's history of what was published, and holds no value of any row: no statist
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 from uuid import UUID
@@ -40,8 +40,21 @@ def publish(store: Store) -> PublishAnswer:
     Raises:
         StoreError: a part or a log is missing or damaged.
     """
+    return PublishAnswer(tables=_published(store, TABLES))
+
+
+def republish(store: Store) -> None:
+    """Bring those tables up to date that were published before: their newest version is to name files that stay.
+
+    Raises:
+        StoreError: a part or a log is missing or damaged.
+    """
+    _published(store, [name for name in TABLES if (store.root / "tables" / name / _LOG).is_dir()])
+
+
+def _published(store: Store, names: Iterable[str]) -> list[PublishedTable]:
     tables = []
-    for name in TABLES:
+    for name in names:
         snapshot = store.current(stage_of(name))
         if snapshot is None:
             continue
@@ -52,7 +65,7 @@ def publish(store: Store) -> PublishAnswer:
         folder = store.root / "tables" / name
         version = _publish_table(folder, name, parts, snapshot.number)
         tables.append(PublishedTable(table=name, folder=str(folder), version=version, rows=snapshot.rows(name)))
-    return PublishAnswer(tables=tables)
+    return tables
 
 
 def _publish_table(folder: Path, name: str, parts: Sequence[Part], snapshot: int) -> int:

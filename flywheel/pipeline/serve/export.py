@@ -21,6 +21,7 @@ from flywheel.results.data import ExportAnswer, ExportFile
 from flywheel.stages.datasets.export import FORMS, trl_row
 
 MANIFEST = "dataset.json"
+_BY_SCRIPTS = {"__pycache__", "asked", "scenarios.parquet"}  # what exported scripts leave, and make again
 
 _CARD = """---
 configs:
@@ -85,7 +86,7 @@ def export(ctx: Context, folder: Path, forms: Sequence[str], split: str, to: str
 
 def _require_own(folder: Path) -> None:
     """Refuse a folder with anything but an earlier export: all of it is replaced, adapters trained there too."""
-    names = {path.name for path in folder.iterdir()} - {"__pycache__", "asked"}
+    names = {path.name for path in folder.iterdir()} - _BY_SCRIPTS
     if not (folder / MANIFEST).is_file():
         if names:
             raise UsageError(f"`{folder}` was not written by `flywheel export`", hint="choose a new or empty folder")

@@ -11,6 +11,8 @@ import polars as pl
 import pytest
 from flywheel import Project
 from flywheel.errors import StoreError
+from flywheel.pipeline.admin.gc import Kept
+from flywheel.pipeline.build.tables import read_table
 from tests.commands import flywheel
 
 
@@ -87,3 +89,20 @@ def test_a_log_of_what_is_not_there_is_not_written(logged: Project) -> None:
     with pytest.raises(StoreError, match="is missing"):
         logged.publish()
     assert not list(logged.folder.rglob("_delta_log"))
+
+
+def test_the_newest_version_names_files_that_gc_and_forget_keep(logged: Project) -> None:
+    logged.build()
+    logged.publish()
+    logged.repartition(2)
+    logged.build()
+    logged.gc(Kept(snapshots=1))
+    for table in ("events", "episodes", "steps"):
+        assert rows_of(logged, table, log_of(logged, table)).height == read_table(logged.store, table).collect().height
+
+    events = read_table(logged.store, "events").collect()
+    user = events["user"].drop_nulls()[0]
+    logged.forget(user)
+    left = rows_of(logged, "events", log_of(logged, "events"))
+    assert 0 < left.height < events.height
+    assert user not in left["user"].to_list()

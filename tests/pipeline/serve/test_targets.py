@@ -132,7 +132,7 @@ def test_openrlhf_gets_texts_not_lists_of_messages(contents: Mined) -> None:
 def test_launch_files_allow_the_longest_row(contents: Mined, tmp_path: Path) -> None:
     for name, target in TARGETS.items():
         _, launch = write_files(target, contents, tmp_path / name)
-        texts = [(tmp_path / name / one).read_text() for one in launch]
+        texts = [path.read_text() for one in launch if (path := tmp_path / name / one).is_file()]
         assert not any("$model" in text or "$longest" in text for text in texts)
     assert f"max_length: {contents.longest}" in (tmp_path / "swift" / "dpo.yaml").read_text()
 
@@ -356,6 +356,18 @@ def test_held_out_rows_for_a_trainer_come_with_a_warning(projects: Callable[[str
     assert "! These rows are of held-out tasks" in held.stdout
     assert "held-out tasks" in (tmp_path / "out" / "README.md").read_text()
     assert "!" not in flywheel(folder, *call).stdout
+
+
+@pytest.mark.parametrize("name", ["trl", "verl"])
+def test_a_readme_names_no_script_that_is_not_there(name: str, projects: Callable[[str], Path], tmp_path: Path) -> None:
+    """Scenarios come with groups of training tasks only."""
+    project, folder = Project(projects("built")), tmp_path / "out"
+    for split in ("train", "holdout"):
+        project.export(folder, split=split, to=name)
+        named = "python environment.py" in (folder / "README.md").read_text(encoding="utf-8")
+        assert named == (folder / "environment.py").exists()
+    (folder / "scenarios.parquet").touch()  # by veRL's `python environment.py`
+    project.export(folder, to=name)
 
 
 def test_a_pinned_revision_is_what_the_commands_train(contents: Mined) -> None:

@@ -14,7 +14,7 @@ from flywheel.models.lint import rendering
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.serve.targets.carried import carried
 from flywheel.pipeline.serve.targets.mined import inputs_of, mined
-from flywheel.pipeline.serve.targets.target import DataFile, Mined, Target
+from flywheel.pipeline.serve.targets.target import ENVIRONMENT, DataFile, Mined, Target
 from flywheel.records import Split, canonical_json
 from flywheel.results.data import ExportAnswer, ExportFile, ExportLoss
 from flywheel.stages.datasets.export import FORMS
@@ -136,6 +136,7 @@ def _readme(target: Target, contents: Mined, answer: ExportAnswer) -> str:
     rows = [f"| `{f.path}` | {f.trainers} | {f.rows:,} | `{f.sha256[:16]}` |" for f in answer.files]
     lost = [f"- `{loss.field}` of {loss.rows:,} rows: {loss.why}." for loss in answer.lost]
     told = [line.format(**_told(contents)) for line in _TOKENS] if target.tokens else []
+    notes = [note for note in target.notes if contents.scenarios or ENVIRONMENT not in note]
     return _README.format(
         name=contents.name or "flywheel dataset",
         title=target.title,
@@ -144,7 +145,7 @@ def _readme(target: Target, contents: Mined, answer: ExportAnswer) -> str:
         files="\n".join(rows),
         launch=", ".join(f"`{name}`" for name in answer.launch) or "none",
         lost="\n".join(lost) or "Nothing.",
-        notes="".join(f"- {note}\n" for note in (*answer.warnings, *told, *target.notes)),
+        notes="".join(f"- {note}\n" for note in (*answer.warnings, *told, *notes)),
         inputs=", ".join(f"{table} `{sha256[:16]}`" for table, sha256 in answer.inputs.items()) or "empty tables",
     )
 

@@ -26,7 +26,8 @@ from flywheel.stages.train.process.distributed import die_with
 
 FILES, TOKENS = "backend", "tokens.jsonl"
 _POLL_S = 0.2
-_NOT_INHERITED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")  # of our own interpreter
+# Of our own interpreter, and the key of pseudonyms, which no trainer needs.
+_NOT_INHERITED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "FLYWHEEL_KEY")
 
 
 @dataclass(frozen=True)
@@ -123,8 +124,11 @@ def read_items(folder: Path) -> list[Item]:
 
 def placed(project: Path, word: str) -> str:
     """Return a word of a command as a path that holds from any folder, where it names a file of the project's."""
-    path = project / Path(word).expanduser()
-    return str(path.absolute()) if path.is_file() else word
+    try:
+        path = project / Path(word).expanduser()
+        return str(path.absolute()) if path.is_file() else word
+    except (OSError, RuntimeError):  # too long for a name, a script's text say; or the home of no user
+        return word
 
 
 def run(job: Job, command: Sequence[str], watch: Callable[[], None]) -> None:

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from flywheel.io.files import write_json
+from flywheel.io.files import atomic_write, write_json
 from flywheel.models.load import weights_type
 from flywheel.stages.train.backends.job import TOKENS, Job
 
 VERSION = 1
-_JOB, _ADAPTER, _METRICS, _CHECKPOINTS = "job.json", "adapter", "metrics.jsonl", "checkpoints"
+CHECKPOINTS = "checkpoints"
+_JOB, _ADAPTER, _METRICS = "job.json", "adapter", "metrics.jsonl"
 
 
 class Own:
@@ -40,9 +41,9 @@ class Own:
             **({"beta": train.dpo_beta} if job.form != "sft" else {}),
             **job.own.arguments,
         }
-        checkpoints = job.folder / _CHECKPOINTS
+        checkpoints = job.folder / CHECKPOINTS
         checkpoints.mkdir(exist_ok=True)
-        (job.folder / _METRICS).unlink(missing_ok=True)
+        _keep_metrics(self.metrics(job), goes_on=any(checkpoints.iterdir()))
         shutil.rmtree(job.folder / _ADAPTER, ignore_errors=True)
         document = {
             "version": VERSION,
@@ -76,3 +77,11 @@ class Own:
         """Return the adapter's folder; a command that ended well has written it whole."""
         folder = job.folder / _ADAPTER
         return folder if (folder / "adapter_config.json").is_file() else None
+
+
+def _keep_metrics(path: Path, *, goes_on: bool) -> None:
+    """Keep the whole lines for a command that goes on: it does not take its first step, which is checked, again."""
+    if not path.exists():
+        return
+    text = path.read_text(encoding="utf-8", errors="replace") if goes_on else ""
+    atomic_write(path, text[: text.rfind("\n") + 1])

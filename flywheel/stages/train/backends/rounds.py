@@ -7,6 +7,7 @@ import shutil
 import time
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -16,11 +17,12 @@ from flywheel.io.files import atomic_folder, atomic_write, read_json, read_rows
 from flywheel.models.load import base_folder, quiet, require_safetensors
 from flywheel.stages.train.backends.job import FILES, Follower, Job, System, read_items, run
 from flywheel.stages.train.backends.numbers import first_step, measure, refuse_other
-from flywheel.stages.train.backends.own import Own
+from flywheel.stages.train.backends.own import CHECKPOINTS, Own
 from flywheel.stages.train.backends.swift import Swift
 from flywheel.stages.train.kl import COLUMN
 
 _SYSTEMS: dict[str, System] = {"swift": Swift()}
+_SCALE = ("r", "lora_alpha", "use_rslora", "use_dora", "rank_pattern", "alpha_pattern")
 _KEPT = ("adapter_config.json", "adapter_model.safetensors")
 
 
@@ -77,7 +79,7 @@ def _steps(job: Job, system: System, command: list[str], expected: dict[str, flo
     def watch() -> None:
         for row in follower.news():
             if row["step"] == 1:
-                refuse_other(job, expected, row)
+                _checked(job, expected, row)
 
     if system.finished(job) is None:
         run(job, command, watch)
@@ -88,16 +90,26 @@ def _steps(job: Job, system: System, command: list[str], expected: dict[str, flo
             f"{job.backend.title} logged no first step: it cannot be checked",
             hint=f"see docs/backends.md and `{job.spec.out_dir.parent / 'train.log'}`",
         )
-    shared = refuse_other(job, expected, first)
+    shared = _checked(job, expected, first)
     checks = {f"{name.replace('/', '_')}_step0": value for name, value in shared.items()}
     return max(follower.rows), {**checks, "step0_gap": max(abs(shared[name] - expected[name]) for name in shared)}
+
+
+def _checked(job: Job, expected: dict[str, float], row: dict[str, Any]) -> dict[str, float]:
+    """Return the known numbers of the first step; checkpoints that came after a wrong one are removed."""
+    try:
+        return refuse_other(job, expected, row)
+    except TrainError:
+        shutil.rmtree(job.folder / CHECKPOINTS, ignore_errors=True)
+        raise
 
 
 def _whole(job: Job, adapter: Path) -> Path:
     """Return an adapter's folder whose configuration is one that PEFT applies.
 
     Raises:
-        TrainError: it is not a LoRA, or has an alpha of 0, as veRL's merger writes it where a file is missing.
+        TrainError: it is not a LoRA, has an alpha of 0, as veRL's merger writes it where a file is missing, or another
+            scale than the round's adapter, by which it is scored.
     """
     require_safetensors(adapter)
     config = read_json(adapter / "adapter_config.json")
@@ -105,6 +117,15 @@ def _whole(job: Job, adapter: Path) -> Path:
         raise TrainError(
             f"{job.backend.title} left an adapter without the rank and the alpha of a LoRA", hint="see docs/backends.md"
         )
+    lora, start = job.spec.config.train.lora, job.spec.start_adapter
+    wanted = {"r": lora.r, "lora_alpha": lora.alpha} if start is None else read_json(start / "adapter_config.json")
+    for name in _SCALE:
+        if (config.get(name) or None) != (wanted.get(name) or None):
+            raise TrainError(
+                f"{job.backend.title} left an adapter whose {name} is {config.get(name)}, the round's is "
+                f"{wanted.get(name)}: its distance could not be measured",
+                hint="`settings.lora` of job.json, or the start adapter, has it",
+            )
     return adapter
 
 

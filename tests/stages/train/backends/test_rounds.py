@@ -28,6 +28,23 @@ job = json.loads(Path(sys.argv[1]).read_text())
 Path("ran").touch()
 {body}
 """
+GOES_ON = """
+import json, sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+import own
+
+job = json.loads(Path(sys.argv[1]).read_text())
+metrics, saved = Path(job["metrics"]), Path(job["checkpoints"]) / "step-2"
+own.main({**job, "metrics": "all.jsonl"})  # its steps, as a checkpoint would go on from them
+lines = Path("all.jsonl").read_text().splitlines(keepends=True)[-4:]
+with metrics.open("a") as log:
+    log.writelines(lines[2:] if saved.exists() else [*lines[:2], lines[2][:9]])
+if not saved.exists():
+    saved.touch()
+    sys.exit(9)
+"""
 LORA = '{"peft_type": "LORA", "r": 16, "lora_alpha": 0}'
 
 
@@ -82,6 +99,21 @@ def test_a_users_own_trainer_trains_rounds_from_the_base_and_from_the_champion(c
     assert second.checks["loss_step0"] == pytest.approx(0.693147, abs=1e-4)  # the champion is start and reference
 
 
+def test_a_killed_trainer_that_keeps_checkpoints_goes_on_and_its_first_step_stays_checked(copied: Path) -> None:
+    shutil.copy(TRAINER, copied / "own.py")
+    (copied / "goes_on.py").write_text(GOES_ON, encoding="utf-8")
+    project = configured(copied, "sft", [sys.executable, "goes_on.py"])
+
+    assert "ended with status 9" in flywheel(copied, "train", check=False).stderr
+    flywheel(copied, "train")
+
+    manifest = project.registry.manifest(1)
+    assert manifest.state == "trained"
+    assert manifest.checks["step0_gap"] < 1e-3
+    metrics = (project.registry.folder(1) / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in metrics] == [1, 2, 3, 4, 4]
+
+
 @pytest.mark.parametrize(
     ("body", "says"),
     [
@@ -101,6 +133,21 @@ def test_a_system_that_fails_or_shows_another_first_step_trains_no_round(copied:
     assert says in done.stderr
     assert project.registry.manifest(1).state == "failed"
     assert not (project.registry.folder(1) / "adapter").exists()
+
+
+def test_an_adapter_of_another_scale_than_the_rounds_is_refused(copied: Path) -> None:
+    later = """
+path = Path(json.loads(Path(sys.argv[1]).read_text())["adapter"]) / "adapter_config.json"
+path.write_text(json.dumps({**json.loads(path.read_text()), "lora_alpha": 640}))
+"""
+    (copied / "my_trainer.py").write_text(TRAINER.read_text(encoding="utf-8") + later, encoding="utf-8")
+    project = configured(copied, "sft", [sys.executable, "my_trainer.py"])
+
+    done = flywheel(copied, "train", check=False)
+
+    assert done.returncode == 1
+    assert "lora_alpha is 640" in done.stderr
+    assert project.registry.manifest(1).state == "failed"
 
 
 def test_a_plan_shows_the_system_and_lists_no_row_that_it_cannot_mix(copied: Path) -> None:
