@@ -291,3 +291,21 @@ def test_an_address_in_the_field_of_a_version_is_one(version: str, stays: bool) 
 @pytest.mark.parametrize("address", ["10:8f:8d:80:c9:dc", "31-40-59-be-62-1d"])
 def test_a_line_that_begins_with_a_network_cards_address_loses_it(text: str, address: str) -> None:
     assert address not in once({"content": text.format(address)})["content"]
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [{"action": "click", "target": "password field"}, {"type": "screenshot"}],
+        [{"type": "text", "text": "I forgot my password"}, {"type": "tool_use", "name": "look", "input": "see it"}],
+        [{"type": "label", "text": "Password"}, {"type": "submit", "value": "Sign in now"}],
+    ],
+)
+def test_the_kind_of_a_step_stays_after_a_password_was_named(steps: list[dict[str, str]]) -> None:
+    payload = canonical_json({"steps": steps})
+    assert Redactor(RedactConfig(), b"key").payloads([payload]) == [payload]
+
+
+def test_what_is_typed_after_a_passwords_field_was_chosen_goes() -> None:
+    payload = canonical_json({"steps": [{"click": "Password"}, {"type": "Kr7-zebra"}]})
+    assert "zebra" not in Redactor(RedactConfig(), b"key").payloads([payload])[0]

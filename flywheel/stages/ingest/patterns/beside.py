@@ -48,6 +48,7 @@ _OTHER_BEFORE = re.compile(
 )
 _LEAST, _MOST = 7, 15
 _DAY = re.compile(r"(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:[0-2][0-9]|3[01])")
+_DATE = re.compile(r"(?<![0-9])(?:19|20)[0-9]{2}-(?:0[1-9]|1[0-2])-(?:[0-2][0-9]|3[01])(?![0-9])")
 _LONGEST_ID = 22
 _PASSPORT = 8  # characters of the longer ones
 
@@ -118,7 +119,7 @@ _NUMBERS = (
         "national_id",
         rf"(?:{_MADE_NAMES}|{_LONG_NAMES})|(?-i:(?<![A-Za-z0-9])(?:{_SHORT_NAMES})(?![A-Za-z0-9]))",
         r"(?-i:(?=[A-Z]{0,6}[ ./-]?[A-Z]{0,4}[0-9])[0-9A-Z]{1,6}(?:[ ./-]{0,2}[0-9A-Z]{1,6}){1,8}(?:\([0-9A-Z]\))?)",
-        lambda text: _has_digits(6)(text) and len(text) <= _LONGEST_ID and not _DAY.match(text),
+        lambda text: _has_digits(6)(text) and len(text) <= _LONGEST_ID and not (_DAY.match(text) or _DATE.search(text)),
     ),
     _Number(
         "national_id",

@@ -37,6 +37,7 @@ _ASSIGNED = re.compile(r"(?P<name>[A-Za-z][\w.-]{1,80})[=:](?P<value>\S.*)", re.
 _LONGEST_NAME = 120
 _ASKS = re.compile(r"\bsudo\b.*\s-\w*S|\blogin\b|password|passwd\b|\bsu\b|cryptsetup|kinit")
 _TYPING = ("type", "type_text", "text", "keys", "input", "value", "fill", "send_keys", "enter")
+_KIND_OF_STEP = re.compile(r"[a-z]+(?:[_-][a-z]+)*")
 _FEW, _LONGEST_FIELD = 8, 60  # fields of two steps together, characters that describe a field
 _CLASSES = 3
 _PAIR = 2
@@ -181,7 +182,11 @@ def in_steps(steps: Sequence[Any]) -> Iterator[tuple[int, str]]:
         if not any(len(text) <= _LONGEST_FIELD and _named(text) == PASSWORD for text in chosen):
             continue
         for key, text in step.items():
-            if key in _TYPING and isinstance(text, str) and not GIVEN.search(text) and _whole(PASSWORD, text):
+            if key not in _TYPING or not isinstance(text, str) or GIVEN.search(text):
+                continue
+            if key == "type" and ("type" in before or len(step) > 1 or _KIND_OF_STEP.fullmatch(text)):
+                continue  # what the step is, not what is typed
+            if _whole(PASSWORD, text):
                 yield n + 1, key
 
 
