@@ -32,6 +32,7 @@ class PolicyServer:
     model: Path
     owner: PolicySet
     kind: str = "vllm"
+    weights: str = BASE  # that it says it was started with
     adapters: dict[str, str] = field(default_factory=dict)  # name: folder
     key: str = ""
     busy: int = 0  # requests that it refuses as too many, first
@@ -201,7 +202,7 @@ class _Handler(BaseHTTPRequestHandler):
             row = {"id": name, "object": "model", "owned_by": "vllm", "root": root, "parent": parent}
             return row | ({} if parent else {"max_model_len": 4096})
 
-        rows = [card(BASE, BASE, None), *(card(n, f, BASE) for n, f in self.served.adapters.items())]
+        rows = [card(BASE, self.served.weights, None), *(card(n, f, BASE) for n, f in self.served.adapters.items())]
         return self._openai() | {
             "/v1/models": lambda _: {"object": "list", "data": rows},
             "/version": lambda _: {"version": "0.20.0"},
@@ -223,7 +224,9 @@ class _Handler(BaseHTTPRequestHandler):
     # --- SGLang ----------------------------------------------------------------------------------------------------
 
     def _sglang(self) -> dict[str, Any]:
-        rows = [{"id": BASE, "object": "model", "owned_by": "sglang", "root": BASE, "max_model_len": 4096}]
+        rows = [
+            {"id": BASE, "object": "model", "owned_by": "sglang", "root": self.served.weights, "max_model_len": 4096}
+        ]
         more = [{"id": n, "owned_by": "sglang", "root": f, "parent": BASE} for n, f in self.served.adapters.items()]
         return self._openai() | {
             "/v1/models": lambda _: {"object": "list", "data": [*rows, *more]},
@@ -250,7 +253,11 @@ class _Handler(BaseHTTPRequestHandler):
         files = [{"id": n, "path": f"/loras/{name}.gguf", "scale": 1.0} for n, name in enumerate(self.served.adapters)]
         return self._openai() | {
             "/v1/models": lambda _: {"data": [{"id": BASE, "owned_by": "llamacpp", "meta": {"n_ctx_train": 8192}}]},
-            "/props": lambda _: {"build_info": "b11434-0", "default_generation_settings": {"n_ctx": 4096}},
+            "/props": lambda _: {
+                "build_info": "b11434-0",
+                "model_path": self.served.weights,
+                "default_generation_settings": {"n_ctx": 4096},
+            },
             "/lora-adapters": lambda _: files,
             "/completion": self._native,
         }

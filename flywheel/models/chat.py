@@ -26,7 +26,17 @@ from flywheel.errors import FlywheelError, PrefixError, TemplateError
 from flywheel.extensions import Generation
 from flywheel.models.calls import is_complete_text, malformed_body, split_calls, split_reasoning
 from flywheel.models.prefixes import common_length
-from flywheel.models.thoughts import CLOSE, NAMES, OPEN, TAGS, end_of_thought, in_tags, way_of_thinking, without_opening
+from flywheel.models.thoughts import (
+    CLOSE,
+    NAMES,
+    OPEN,
+    TAGS,
+    end_of_thought,
+    in_tags,
+    opens_a_thought,
+    way_of_thinking,
+    without_opening,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -211,6 +221,7 @@ class ChatFormat:
         special = {str(t) for t in tokenizer.added_tokens_decoder.values() if t.special}
         self._thinks = way_of_thinking(self._untooled, tokenizer.get_added_vocab())
         special |= {OPEN, CLOSE} if self._thinks else set()
+        self._opens = bool(self._thinks) and opens_a_thought(self._untooled)
         control = sorted({*special, *tokenizer.all_special_tokens} - {CALL_START, CALL_END, ""}, key=len, reverse=True)
         self._control = re.compile("|".join(map(re.escape, control)) or r"(?!)")
         self.arguments = next((form for form in ("object", "text") if self._knows_tools(as_text=form == "text")), None)
@@ -309,6 +320,8 @@ class ChatFormat:
             TemplateError: the template raises, or (`PrefixError`) shows the prompt otherwise when an action follows.
         """
         whole = before = self.prompt(messages, tools)
+        if whole.rstrip().endswith(CLOSE):  # production had switched thinking off
+            action = {name: value for name, value in action.items() if name != "reasoning"}
         rendered = self._render([*messages, action], tools, generation_prompt=False)
         if self._thinks == TAGS:  # a prompt may open a thought, which the template then leaves out
             before = without_opening(whole)
@@ -360,8 +373,9 @@ class ChatFormat:
         return ids, sum(end <= len(context) for _, end in spans["offset_mapping"])
 
     def parse(self, text: str, tools: Tools) -> Generation:
-        """Return what the model wrote as an assistant message."""
-        return parse_completion(text.strip(), tools, lambda part: self._control.sub("", part))
+        """Return what the model wrote after a prompt as an assistant message: a prompt may have opened its thought."""
+        opened = OPEN if self._opens and CLOSE not in text and not text.lstrip().startswith(OPEN) else ""
+        return parse_completion(opened + text.strip(), tools, lambda part: self._control.sub("", part))
 
 
 def _fits(call: Mapping[str, Any], tools: Tools) -> bool:

@@ -40,11 +40,15 @@ def way_of_thinking(render: Callable[[Sequence[Mapping[str, Any]], bool], str], 
                 return name
         except TemplateError:
             continue
+    return TAGS if opens_a_thought(render) or {OPEN, CLOSE} <= added.keys() else ""
+
+
+def opens_a_thought(render: Callable[[Sequence[Mapping[str, Any]], bool], str]) -> bool:
+    """Return whether a rendered prompt ends with the tag that opens a thought: what is written then begins in it."""
     try:
-        opens = _OPENED.search(render([asked], True)) is not None
+        return _OPENED.search(render([{"role": "user", "content": "x"}], True)) is not None
     except TemplateError:
-        return ""
-    return TAGS if opens or {OPEN, CLOSE} <= added.keys() else ""
+        return False
 
 
 def without_opening(prompt: str) -> str:

@@ -168,15 +168,37 @@ def test_another_model_that_answers_is_an_error(kind: str, server: PolicyServer)
         owner.policy(None, "base").generate(PROMPTS, OFFERED, max_new_tokens=2)
 
 
+@pytest.mark.parametrize("kind", ["vllm", "sglang", "llama.cpp"])
+def test_answers_of_other_weights_under_the_same_name_are_not_taken(kind: str, server: PolicyServer) -> None:
+    server.kind, kept = kind, Kept()
+    for weights in ("/models/tiny", "/models/tiny-four-bits"):
+        server.weights, server.seen = weights, []
+        with served(server, kept) as owner:
+            owner.policy(None, "base").generate(PROMPTS, OFFERED, max_new_tokens=2)
+        assert len([path for path, _ in server.seen if path in {"/v1/completions", "/generate", "/completion"}]) == 4
+
+
 def test_another_tokenizer_is_an_error(server: PolicyServer) -> None:
     server.begins = 1
     with served(server) as owner, pytest.raises(EvalError, match="tokenizer"):
         owner.policy(None, "base").generate(PROMPTS, OFFERED, max_new_tokens=2)
 
 
+def test_an_answer_that_is_refused_is_not_remembered(server: PolicyServer, here: PolicySet) -> None:
+    kept, server.begins = Kept(), 1
+    with served(server, kept) as owner, pytest.raises(EvalError, match="tokenizer"):
+        owner.policy(None, "base").generate(PROMPTS, OFFERED, max_new_tokens=2)
+    assert not kept
+    server.begins = 0  # started again, with the right model
+    with served(server, kept) as owner:
+        answers = owner.policy(None, "base").generate(PROMPTS, OFFERED, max_new_tokens=2)
+    meant = here.policy(None, "base").generate(PROMPTS, OFFERED, max_new_tokens=2)
+    assert [a.message for a in answers] == [a.message for a in meant]
+
+
 def test_a_busy_server_is_asked_again_and_never_more_at_once_than_allowed(server: PolicyServer) -> None:
     with served(server, at_once=3) as owner:
-        server.busy, server.most_at_once = 2, 0
+        server.busy, server.most_at_once = 1, 0  # the others go on while it waits
         assert len(owner.policy(None, "base").generate(PROMPTS * 3, OFFERED * 3, max_new_tokens=2)) == 12
     assert 1 < server.most_at_once <= 3
 

@@ -102,6 +102,8 @@ def test_production_that_switched_thinking_off_is_rendered_so() -> None:
     chat = chat_of(KEYED, enable_thinking=False)
     assert chat.prompt(ASKED, None).endswith("</think>\n\n")
     assert chat.completion(ASKED, None, SILENT) == "Seven.<|im_end|>"
+    assert chat.completion(ASKED, None, THOUGHT) == "Seven.<|im_end|>"
+    assert chat.action_ids(ASKED, None, THOUGHT, thoughts=False)[1] == 0
 
 
 def test_arguments_of_the_template_are_part_of_the_model() -> None:
@@ -117,6 +119,13 @@ def test_a_logged_text_cannot_end_a_thought(keyed: ChatFormat) -> None:
     assert text.count("</think>") == 1
     assert text.count("<|im_end|>") == 1
     assert keyed.parts(ASKED, None, forged, thoughts=False)[1].startswith("a< /think>b")
+
+
+def test_a_thought_that_the_prompt_opened_and_nobody_closed_is_no_answer(tagged: ChatFormat, keyed: ChatFormat) -> None:
+    cut_off = "They ask how many. Seven would be <tool_call>{"
+    assert tagged.parse(cut_off, None).message == {"role": "assistant", "reasoning": cut_off}
+    assert tagged.parse("Three and four.\n</think>\n\nSeven.", None).message["content"] == "Seven."
+    assert keyed.parse("Seven.", None).message == SILENT
 
 
 def test_rows_hold_a_thought_that_is_not_learned_as_context(keyed: ChatFormat) -> None:

@@ -73,6 +73,7 @@ def answered_by(model: ModelConfig, evaluation: EvalConfig) -> dict[str, str]:
 
 def _identity(server: Server, evaluation: EvalConfig) -> dict[str, str]:
     facts = {"kind": server.kind, "version": server.version, "model": server.base, "api": evaluation.server.api}
+    facts |= {"weights": server.weights} if server.weights else {}
     return facts | {f"round {number}": name for number, name in sorted(evaluation.server.models.items())}
 
 
@@ -168,14 +169,17 @@ class ServedPolicy(TextPolicy):
         for piece in chunks(PIECE, len(requests)):
             some = [requests[n] for n in piece]
             key = content_id("answers", 1, self._set.identity, self.sha256, [[r.path, r.body] for r in some])
-            remembered = self._set.memory.get(key)
-            if remembered is None:
-                remembered = self._asked(some, lambda reply: server.answer(target, reply), len(answers), len(requests))
-                self._set.memory.put(key, [list(answer) for answer in remembered])
-            answers += [Answer(*answer) for answer in remembered]
+            kept = self._set.memory.get(key)
+            if kept is None:
+                given = self._asked(some, lambda reply: server.answer(target, reply), len(answers), len(requests))
+            else:
+                given = [Answer(*answer) for answer in kept]
+            for n, answer in zip(piece, given, strict=True):
+                self._check_reading(prompts[n], answer)
+            if kept is None:  # what was refused is asked again: the server may then be the right one
+                self._set.memory.put(key, [list(answer) for answer in given])
+            answers += given
             self._set.watch(len(answers), len(requests))
-        for prompt, answer in zip(prompts, answers, strict=True):
-            self._check_reading(prompt, answer)
         return answers
 
     def _question(self, target: Target, prompt: Prompt, sampling: Sampling) -> Request:

@@ -79,6 +79,7 @@ class Server:
     model: ModelConfig
     base: str = ""  # the base model's name there
     version: str = ""
+    weights: str = ""  # what it was started with, where it reports that: one name may be given to several
     window: int = 0  # tokens that it reads and writes at most; 0 where it is unknown
     rows: list[Body] = field(default_factory=list)  # what it lists
 
@@ -232,7 +233,7 @@ class VLLM(Server):
         """Find out the base model's name, the version and the window."""
         super().start()
         row = next((row for row in self.rows if row["id"] == self.base), {})
-        self.window = int(row.get("max_model_len") or 0)
+        self.window, self.weights = int(row.get("max_model_len") or 0), str(row.get("root") or "")
         self.version = _text_at(self.transport, "/version", "version")
 
     def _loaded(self, adapter: Path, name: str) -> Target:
@@ -288,7 +289,7 @@ class SGLang(Server):
         """Find out the base model's name, the version and the window."""
         super().start()
         row = next((row for row in self.rows if row["id"] == self.base), {})
-        self.window = int(row.get("max_model_len") or 0)
+        self.window, self.weights = int(row.get("max_model_len") or 0), str(row.get("root") or "")
         places = ("/server_info", "/get_server_info")
         self.version = next((text for place in places if (text := _text_at(self.transport, place, "version"))), "")
 
@@ -371,7 +372,7 @@ class LlamaCpp(Server):
         """Find out the model's name, the version, the window and the adapters."""
         super().start()
         props = self.asked("/props")
-        self.version = str(props.get("build_info") or "")
+        self.version, self.weights = str(props.get("build_info") or ""), str(props.get("model_path") or "")
         self.window = int((props.get("default_generation_settings") or {}).get("n_ctx") or 0)
         self._files = {int(row["id"]): str(row["path"]) for row in self.asked("/lora-adapters")}
 
@@ -472,6 +473,7 @@ class Transformers(Server):
 
 
 _KINDS: dict[str, type[Server]] = {kind.kind: kind for kind in (VLLM, SGLang, LlamaCpp, Transformers, Server)}
+LOADING = frozenset({"vllm", "sglang", "transformers"})  # kinds that load an adapter when they are asked
 _OWNERS = {"vllm": VLLM, "sglang": SGLang, "llamacpp": LlamaCpp}
 
 

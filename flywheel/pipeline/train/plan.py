@@ -56,6 +56,8 @@ def round_config(ctx: Context) -> dict[str, Any]:
     train = ctx.config.train.model_dump(mode="json", exclude={"report_to", "race", "race_tokens"})
     for name in [name for name in _ADDED_SETTINGS if not train[name]]:  # rounds from before there was a choice
         del train[name]
+    if train["thoughts"] == "keep":
+        del train["thoughts"]
     train["backends"] = {name: own for name, own in train["backends"].items() if name == train["backend"]}
     for name in ("backend", "backends") if train["backend"] == TRL else ():
         del train[name]

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from flywheel.config import Config
+from flywheel.config import Config, EvalConfig, ModelConfig
 from flywheel.extensions import CaseScore
+from flywheel.models.policy import PolicySet
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.train.plan import make_plan
@@ -22,6 +25,7 @@ from flywheel.project import Project
 from flywheel.registry.registry import DATASET
 from flywheel.stages.selection.halving import Rung, sizes
 from flywheel.stages.train.process.distributed import WORKER
+from tests.policy_server import PolicyServer, serving
 from tests.projects import FLYWHEEL, digest, flywheel, make_tiny_model, train
 
 if TYPE_CHECKING:
@@ -129,6 +133,40 @@ def tasks_of(ctx: Context, split: str) -> set[str]:
 def race_of(document: Plan | RoundManifest) -> Race:
     assert document.race is not None
     return document.race
+
+
+@contextmanager
+def behind_a_server(folder: Path, kind: str = "vllm") -> Iterator[PolicyServer]:
+    model = folder.parent / "model"
+    here = PolicySet(ModelConfig(base=str(model), dtype="float32"), EvalConfig())
+    with serving(PolicyServer(model, here, kind)) as server:
+        text = (folder / "flywheel.toml").read_text()
+        (folder / "flywheel.toml").write_text(text.replace("[eval]\n", f'[eval]\nendpoint = "{server.url}"\n'))
+        yield server
+
+
+def test_a_server_gets_each_candidate_under_a_name_of_its_own(raced: Path) -> None:
+    folder = copied(raced, "served")
+    write_config(folder, steps=4)
+    Project(folder).promote(1, force=True, reason="a test")
+    ingest(Project(folder), "round 1")
+    with behind_a_server(folder) as server:
+        racing = make_plan(Project(folder).context, 2).racing
+        assert racing is not None
+        race = racing.run()
+        loaded = [body["lora_name"] for path, body in server.seen if path == "/v1/load_lora_adapter"]
+    champion = Project(folder).registry.manifest(1).adapter_sha256
+    scored = [heat for candidate in race.candidates for heat in candidate.heats if heat.score is not None]
+    assert len(set(loaded)) == len(scored) + 1
+    assert f"flywheel-{champion[:16]}" in loaded
+    assert server.adapters == {}
+
+
+def test_no_race_is_held_where_a_server_loads_no_adapters(built: Path) -> None:
+    folder = copied(built, "no-adapters")
+    with behind_a_server(folder, "llama.cpp"):
+        race = race_of(Project(folder).plan())
+    assert (race.state, race.reason) == ("none", "llama.cpp loads no adapters, and methods are compared by theirs")
 
 
 def test_a_plan_shows_the_race_before_it_runs(built: Path) -> None:

@@ -17,6 +17,7 @@ import polars as pl
 from flywheel.config.evaluation import ASKED_BY
 from flywheel.extensions import CaseScore, Generation, Holdout
 from flywheel.models.load import weights_type
+from flywheel.models.served.servers import LOADING
 from flywheel.pipeline.answering import answerer
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
@@ -110,10 +111,13 @@ def find_development(ctx: Context, parent: int | None) -> Development | str:
     if len(tasks) < LEAST_TASKS:
         return few
     known = tasks & trained_tasks(ctx, parent) if parent is not None else frozenset()
+    who = answerer(ctx)
+    if who and who[0]["kind"] not in LOADING:
+        return f"{who[0]['kind']} loads no adapters, and methods are compared by theirs"
     apart = replace(ctx, store=_OtherSplit(ctx.store, tasks, alone=True))
     holdout = read_holdout(apart)
     held_out_sha256 = holdout_sha256(holdout)
-    failed, who = "", answerer(ctx)
+    failed = ""
     for suite in chosen_suites(ctx, None):
         if suite.fixed:
             continue

@@ -30,9 +30,9 @@ from flywheel.pipeline.evaluate.scorer import attempted_scores
 from flywheel.pipeline.train.length import Fitted, dataset_text, trained_tokens, within_tokens
 from flywheel.pipeline.train.race.development import Development, stored
 from flywheel.pipeline.train.spec import train_spec
-from flywheel.present import count, difference, interval, level, the_round
+from flywheel.present import count, difference, interval, level, round_name, the_round
 from flywheel.records import Method, MetricRow, Race, RaceCandidate, RaceHeat, canonical_json, content_id
-from flywheel.registry.registry import DATASET
+from flywheel.registry.registry import ADAPTER_WEIGHTS, DATASET
 from flywheel.stages.evaluate.rows import Label, Pair, row
 from flywheel.stages.selection.halving import Rung, halve, sizes
 from flywheel.stages.train.process.spec import launch
@@ -230,7 +230,9 @@ class Racing:
             owner.watch = lambda done, of: self.ctx.progress(text, done, of)
             for key, (adapter, before) in waiting.items():
                 started = time.monotonic()
-                plain = owner.policy(adapter, key, "" if adapter is None else key)
+                name = round_name(self.parent) if key == self._parent_key() else key
+                sha256 = files.hash_file(adapter / ADAPTER_WEIGHTS) if adapter is not None else ""
+                plain = owner.policy(adapter, name, sha256)
                 scores = attempted_scores(plain, development.suite, development.holdout, development.cfg)
                 seconds = round(before + time.monotonic() - started, 3)
                 entry = {"error": "", "scores": stored(development.of(scores)), "seconds": seconds}
