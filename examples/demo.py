@@ -30,7 +30,7 @@ method = "sft"  # on what succeeded, every night: expert iteration
 max_rows = 32
 on_the_way = true  # and the steps before these, in the same sequences
 batch_size = 2
-sft_learning_rate = 2e-3
+{rates}
 attempts = 2  # more of the champion, at training tasks; kept where execution in this world shows success
 attempt_tasks = 16
 world = "sample"
@@ -47,6 +47,10 @@ max_cases = 50  # of 101 held-out questions: a second round has other ones
 max_new_tokens = 48
 batch_size = 50
 """
+
+# From the base a high rate, since a few minutes have to teach everything. From a champion the rate of docs/training.md,
+# and an older row for each new one: a policy that answers is easily made to forget.
+RATES = {1: "sft_learning_rate = 2e-3", 2: "older_rows = 1.0"}
 
 SERVED = ("--world", "sample", "--policy", "champion", "--night", "2", "--tasks", "12")
 GATE_HELD = 3
@@ -79,7 +83,17 @@ def prepare() -> None:
     for log in sorted((ROOT / "sample_logs").iterdir()):
         if log.name.endswith((".jsonl", ".jsonl.gz")):
             shutil.copyfile(log, DEMO / "logs" / log.name)
-    (DEMO / "flywheel.toml").write_text(CONFIG, encoding="utf-8")
+    configure(1)
+
+
+def settings(number: int) -> str:
+    """Return the settings of a round."""
+    return CONFIG.replace("{rates}", RATES[number])
+
+
+def configure(number: int) -> None:
+    """Write the settings of a round."""
+    (DEMO / "flywheel.toml").write_text(settings(number), encoding="utf-8")
 
 
 def read() -> None:
@@ -126,6 +140,7 @@ def main() -> None:
         serve()
         read()
         say("Round 2, from the champion: what is left of the logs, and its own attempts that succeed when executed.")
+        configure(2)
         turn(2)
         rounds = 2
     else:

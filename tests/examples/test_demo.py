@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 
 def test_the_demos_settings_are_valid_and_each_round_has_questions_of_its_own(tmp_path: Path) -> None:
-    (tmp_path / "flywheel.toml").write_text(demo.CONFIG)
-    config = load_config(tmp_path / "flywheel.toml")
+    for number in (1, 2):
+        (tmp_path / "flywheel.toml").write_text(demo.settings(number))
+        config = load_config(tmp_path / "flywheel.toml")
+    assert config.train.learning_rate("sft") < 1e-3, "a champion forgets at the rate of a cold start"
     assert 2 * config.eval.max_cases <= len(kept_apart(SAMPLE, "gate")) + 12, "other held-out questions a round"
 
 
