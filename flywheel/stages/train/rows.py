@@ -104,10 +104,10 @@ def demonstrations(
         weights: one a row, positive; each trained token then has the sum of its rows' as `weights`, scaled to a mean
             of 1, so that a row of twice the weight counts as the row twice. Left out where all are equal.
     """
-    befores = [context(row, "completion") for row in rows]
+    contexts = [context(row, "completion") for row in rows]
     ordered = sorted(
         (before + row["completion_ids"], len(before), w)
-        for row, before, w in zip(rows, befores, weights or [1.0] * len(rows), strict=True)
+        for row, before, w in zip(rows, contexts, weights or [1.0] * len(rows), strict=True)
     )
     sequences: list[dict[str, list[Any]]] = []
     for ids, start, weight in reversed(ordered):
