@@ -368,8 +368,10 @@ def rollback(
     """Move the champion back."""
     current = session(ctx)
     project = current.project()
-    champion, target = project.rollback_target(to)
-    confirm(f"move the champion back from round {champion} to {f'round {target}' if target else 'the base'}?", yes=yes)
+    if not yes:
+        champion, target = project.rollback_target(to)
+        back = f"round {target}" if target else "the base"
+        confirm(f"move the champion back from round {champion} to {back}?", yes=False)
     decision = project.rollback(to, reason=reason)
     current.out.result(_decision_lines(decision, verbose=current.out.verbose), decision)
 

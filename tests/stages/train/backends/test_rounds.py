@@ -68,6 +68,7 @@ def copied(built: Path, tmp_path: Path) -> Path:
     return shutil.copytree(built, tmp_path / "agent", symlinks=True)
 
 
+@pytest.mark.e2e  # the trainer that goes on after a kill, below, trains a round from the base too
 def test_a_users_own_trainer_trains_rounds_from_the_base_and_from_the_champion(copied: Path) -> None:
     shutil.copy(TRAINER, copied / "my_trainer.py")
     project = configured(copied, "sft", [sys.executable, "my_trainer.py"])
