@@ -18,7 +18,7 @@ from flywheel.funnel import Funnel
 from flywheel.records import Split, canonical_json, content_id
 from flywheel.records.methods import EXAMPLES, PAIRS, Dataset
 from flywheel.stages.selection.decontaminate import NO_EVALUATION, EvaluationTexts, uncrossed
-from flywheel.stages.selection.mix import NOTHING_BEFORE, OLDER, Before, by_task, sampling_order, take
+from flywheel.stages.selection.mix import ENOUGH, NOTHING_BEFORE, OLDER, Before, by_task, sampling_order, take
 from flywheel.stages.selection.user_caps import cap_users, direction, known_users, with_users
 
 SAME_ACTION_ROWS = 3  # demonstrations of one action in one state: some wordings help, fifty crowd out others
@@ -174,19 +174,21 @@ def _various_successes(examples: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
 
 
 def _with_the_way(chosen: pl.DataFrame, table: pl.DataFrame, key: str, funnel: Funnel) -> pl.DataFrame:
-    """Return the chosen rows and the new ones on the way to them: trained within their sequences, at no cost.
+    """Return the chosen rows and those on the way to them: trained within their sequences, at no cost.
 
     A chosen row's prompt holds what its conversation did before. Where that is a demonstration too, the same pass
-    trains it, so leaving it out would only waste it (decision 0048). A user's correction of it is not: the conversation
-    went on from what was done.
+    trains it, so leaving it out would only waste it (decision 0048); one that an earlier round was trained on is so
+    kept from being forgotten. A user's correction of it is not: the conversation went on from what was done.
     """
     ends = chosen.select("episode_id", _end="prompt")
-    others = table.filter(~pl.col(OLDER)).join(chosen, on=key, how="anti")
+    others = table.join(chosen, on=key, how="anti")
     done = pl.col("completion").str.strip_prefix("[").str.strip_suffix("]")
     held = pl.col("_end").str.starts_with(pl.concat_str(pl.col("prompt").str.strip_suffix("]"), pl.lit(","), done))
     on_the_way = others.join(ends, on="episode_id").filter(held)[key]
     way = others.filter(pl.col(key).is_in(on_the_way.to_list()))
-    funnel.dropped["over train.max_rows"] -= way.height
+    known = min(way.filter(pl.col(OLDER)).height, funnel.dropped[ENOUGH])
+    funnel.dropped[ENOUGH] -= known
+    funnel.dropped["over train.max_rows"] -= way.height - known
     funnel.note("steps on the way to others, trained with them", way.height)
     return pl.concat([chosen, way.select(chosen.columns)])
 

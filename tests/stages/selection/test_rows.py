@@ -16,6 +16,7 @@ from flywheel.records import content_id
 from flywheel.stages.datasets.examples import build_examples
 from flywheel.stages.datasets.pairs import build_pairs, retry_fixed, sibling
 from flywheel.stages.selection.method import choose_method
+from flywheel.stages.selection.mix import Before
 from flywheel.stages.selection.rows import demonstrations_for_pairs, select_demonstrations, select_pairs
 
 Frames = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
@@ -154,6 +155,20 @@ def test_steps_on_the_way_to_a_chosen_one_come_at_no_cost(frames: Make) -> None:
         if len(row["prompt"]) == 2 and row["task_id"] in later:
             (end,) = (r["prompt"] for r in rows if r["task_id"] == row["task_id"] and len(r["prompt"]) > 2)
             assert end[: len(row["prompt"]) + 1] == [*row["prompt"], *row["completion"]]
+
+
+def test_steps_that_an_earlier_round_knew_are_kept_where_they_are_on_the_way(frames: Make) -> None:
+    told = [[{"user": f"{n}", "call": (f"f{n}", {})}, {"call": (f"g{n}", {})}] for n in range(12)]
+    attempts = [{"id": f"e{n}", "p": 0.95, "task": f"t{n}", "steps": steps} for n, steps in enumerate(told)]
+    examples, _ = tables(frames(attempts))
+    known = examples.filter(pl.col("step") == 0)["example_id"].to_list()
+    cfg, funnel = TrainConfig(max_rows=10, min_rows=4, older_rows=0.25, on_the_way=True), Funnel()
+    rows = select_demonstrations(examples, cfg, funnel, before=Before(1, frozenset(known)))
+    new, older = ([row for row in rows if (row.get("mix") == "older") == kind] for kind in (False, True))
+    assert len(new) == 8
+    assert {row["task_id"] for row in new} <= {row["task_id"] for row in older}
+    assert sum(funnel.dropped.values()) == funnel.considered - len(rows)
+    assert min(funnel.dropped.values()) >= 0
 
 
 def test_a_correction_of_a_step_is_not_on_the_way(frames: Make) -> None:
