@@ -6,8 +6,10 @@ asks the kernel for that and becomes the command.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -150,7 +152,7 @@ def run(job: Job, command: Sequence[str], watch: Callable[[], None]) -> None:
                 watch()
         finally:
             if process.poll() is None:
-                process.kill()
+                process.terminate()
     if process.returncode:
         log = job.spec.out_dir.parent / "train.log"
         raise TrainError(
@@ -160,10 +162,31 @@ def run(job: Job, command: Sequence[str], watch: Callable[[], None]) -> None:
     watch()
 
 
-def become(parent: int, command: Sequence[str]) -> None:
-    """Become a command that ends with the process `parent`."""
-    die_with(parent)
-    os.execvp(command[0], list(command))  # noqa: S606 - the words of the user's own configuration, no shell
+def guard(parent: int, command: Sequence[str]) -> int:
+    """Run a command that ends with the process `parent`, and with it whatever it started; return its exit status.
+
+    A script or a launcher of several processes leaves them behind when it is killed alone: they are one group, and the
+    group is killed.
+    """
+    started: list[subprocess.Popen[bytes]] = []
+    asked_to_end = False
+
+    def end(*_: object) -> None:
+        nonlocal asked_to_end
+        asked_to_end = True
+        for process in started:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    die_with(parent, signal.SIGTERM)
+    with subprocess.Popen(list(command), start_new_session=True) as process:
+        started.append(process)
+        if asked_to_end:  # while it was started
+            end()
+        status = process.wait()
+    return status if status >= 0 else -status
 
 
 class Follower:
@@ -207,4 +230,4 @@ class Follower:
 
 
 if __name__ == "__main__":
-    become(int(sys.argv[1]), sys.argv[2:])
+    sys.exit(guard(int(sys.argv[1]), sys.argv[2:]))

@@ -118,14 +118,15 @@ def command(spec: Path, accelerate: str, method: Method) -> list[str]:
     return [sys.executable, "-P", "-m", "flywheel.stages.train.process.distributed", parent, *launched, *worker]
 
 
-def die_with(parent: int) -> None:
-    """Ask the kernel to kill this process when its parent ends, however that ends (Linux; elsewhere a no-op).
+def die_with(parent: int, by: int = signal.SIGKILL) -> None:
+    """Ask the kernel to end this process when its parent ends, however that ends (Linux; elsewhere a no-op).
 
     Args:
         parent: the process that started this one; 0 where there is a launcher between.
+        by: the signal that it is sent then.
     """
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, by)
     if parent and os.getppid() != parent:
         sys.exit(1)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,8 @@ from flywheel.registry.registry import ADAPTER_WEIGHTS
 from tests.commands import flywheel
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.projects import Projects
 
 TRAINER = Path(__file__).parents[4] / "examples" / "own_trainer" / "train.py"
@@ -189,3 +193,23 @@ def test_what_a_system_cannot_do_is_refused_by_the_plan(built: Path, train: dict
     config = Config.model_validate({**base, "train": {**base["train"], **own, **train}})
     with pytest.raises((ConfigError, TrainError, Exception), match=says):
         Project(built, config=config).plan()
+
+
+def test_what_a_trainer_started_ends_with_flywheel(tmp_path: Path) -> None:
+    guard = [sys.executable, "-P", "-m", "flywheel.stages.train.backends.job"]
+    trainer = ["sh", "-c", "sleep 60 & echo $! > pid; wait"]
+    starts = f"import os, subprocess; subprocess.Popen([*{guard}, str(os.getpid()), *{trainer}]).wait()"
+    with subprocess.Popen([sys.executable, "-c", starts], cwd=tmp_path) as flywheels:
+        pid = tmp_path / "pid"
+        wait_for(lambda: pid.is_file() and pid.read_text().strip())
+        flywheels.kill()
+    started = Path("/proc", pid.read_text().strip(), "stat")
+    wait_for(lambda: not started.exists() or started.read_text().split()[2] == "Z")
+
+
+def wait_for(happened: Callable[[], object]) -> None:
+    for _ in range(300):
+        if happened():
+            return
+        time.sleep(0.1)
+    raise AssertionError
