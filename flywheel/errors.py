@@ -8,6 +8,7 @@ FlywheelError                    anything a user can act on; carries `.hint`
 ├── IngestError                  the logs could not be read as asked (too much quarantine, nothing found)
 ├── StoreError                   the store is missing, read-only, damaged or out of space
 ├── BusyError                    another run holds the project's lock
+├── BucketError                  a bucket cannot be reached, refuses, or cannot hold a store
 ├── ClusterError                 the cluster that build.engine names cannot be reached, or lost a task
 ├── ExtensionError               a plugin is missing or broken
 ├── TemplateError                the base model's chat template cannot render a conversation
@@ -95,6 +96,10 @@ class BusyError(FlywheelError):
 
 class ClusterError(FlywheelError):
     """The cluster that build.engine names cannot be reached, or lost a task."""
+
+
+class BucketError(FlywheelError):
+    """A bucket cannot be reached, refuses, or cannot hold a store."""
 
 
 class ExtensionError(FlywheelError):

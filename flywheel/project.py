@@ -21,6 +21,7 @@ from flywheel.config import CONFIG_FILE, Config, load_config
 from flywheel.config.approval import refuse_unapproved
 from flywheel.errors import UsageError
 from flywheel.io import files
+from flywheel.io.bucket_path import source_path
 from flywheel.pipeline import redaction_key
 from flywheel.pipeline.build.run import build, select_stages
 from flywheel.pipeline.context import Context
@@ -258,7 +259,7 @@ class Project:
         changes = {name: value for name, value in options.items() if value is not None}
         config = self.config
         config = config.model_copy(update={"ingest": config.ingest.model_copy(update=changes)})
-        sources = [Path(p) for p in paths] or ([] if reread else default_sources(config, self.folder))
+        sources = [source_path(p) for p in paths] or ([] if reread else default_sources(config, self.folder))
         with self.locked("ingest") as ctx:
             return ingest_logs(
                 ctx.store, config, self.folder, sources, key=self.key(make=not dry_run), reread=reread,
@@ -287,7 +288,7 @@ class Project:
         def ingest(grown: list[Path]) -> IngestAnswer:
             return self.ingest(grown, log_format=log_format, policy=policy, max_quarantine=max_quarantine, strict=False)
 
-        sources = [Path(p) for p in paths] or [self.folder / s for s in self.config.ingest.sources]
+        sources = [source_path(p) for p in paths] or [source_path(s, self.folder) for s in self.config.ingest.sources]
         return follow(ingest, sources, interval_s, sleep)
 
     def quarantine(self, *, reason: str | None = None, file: str | None = None, limit: int = 20) -> QuarantineAnswer:

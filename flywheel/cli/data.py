@@ -20,6 +20,7 @@ from flywheel.cli.render import columns, funnel_lines
 from flywheel.cli.session import Session, harmless, session
 from flywheel.errors import CommandLineError, UsageError
 from flywheel.funnel import errors_in
+from flywheel.io.bucket_path import source_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +42,9 @@ def ingest(  # noqa: PLR0913 - one parameter an option
     ctx: typer.Context,
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(help="Files, folders or globs; default: ingest.sources.", metavar="[PATHS]..."),
+        typer.Argument(
+            help="Files, folders or globs, also in a bucket (s3://...); default: ingest.sources.", metavar="[PATHS]..."
+        ),
     ] = None,
     *,
     log_format: Annotated[str | None, typer.Option("--format", help="Name of a reader; default: detected.")] = None,
@@ -75,7 +78,7 @@ def ingest(  # noqa: PLR0913 - one parameter an option
     its reason, and the others are stored; the exit code is 1 where a path that was named gave nothing.
     """
     current = session(ctx)
-    sources = [p if str(p) == "-" else p.resolve() for p in paths or []]
+    sources = [p if str(p) == "-" else source_path(p).resolve() for p in paths or []]
     if follow:
         if dry_run or reread or any(str(p) == "-" for p in sources):
             raise UsageError("--follow reads growing files", hint="drop --dry-run, --reread and `-`")

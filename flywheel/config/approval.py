@@ -26,6 +26,7 @@ from flywheel.config.files import CONFIG_FILE, load_pipeline, merge_overrides
 from flywheel.config.root import Config
 from flywheel.errors import ConfigError, FlywheelError
 from flywheel.io import files
+from flywheel.io.bucket import address
 from flywheel.io.user_files import read_text
 
 VARIABLE = "FLYWHEEL_TRUST"
@@ -156,6 +157,9 @@ def _started(folder: Path, config: Config) -> Iterator[str]:
         yield f"notify.webhook = {config.notify.webhook}"
     if config.build.engine == "ray" and config.build.address != "auto":
         yield f"build.address = {config.build.address}"
+    for source in config.ingest.sources:
+        if address(source) is not None:
+            yield f"ingest.sources = {source}"
     if config.rewards.judge.url:
         yield f"rewards.judge.url = {config.rewards.judge.url}"
     if config.eval.endpoint:

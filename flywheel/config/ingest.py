@@ -47,7 +47,10 @@ class RedactConfig(Section):
 class IngestConfig(Section):
     """Where logs come from and how much of them may be unreadable."""
 
-    sources: list[str] = Field(default=["logs"], description="Files, folders or globs read when no path is given.")
+    sources: list[str] = Field(
+        default=["logs"],
+        description="Files, folders or globs, also in a bucket (s3://...), read when no path is given.",
+    )
     format: str = Field(default="auto", description="'auto' (detected from the content) or a reader's name.")
     policy: str = Field(
         default="", description="Policy that acted in logs that do not name one; '': by model, run, file or folder."

@@ -115,7 +115,9 @@ class QuarantineRetry(Document):
     document: ClassVar[str] = "cli/quarantine_retry"
 
     files: int = Field(description="Files read again.")
-    gone: list[str] = Field(description="Files that no longer exist; their rows stay.")
+    gone: list[str] = Field(
+        description="Files that no longer exist, or lie in a bucket that ingest.sources does not name; their rows stay."
+    )
     before: int = Field(description="Quarantined records before.")
     after: int = Field(description="Quarantined records now.")
     read: int

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from flywheel.io.bucket_path import BucketPath
 from flywheel.results.data import IngestAnswer
 from flywheel.stages.ingest.discovery import discover
 
@@ -25,7 +26,7 @@ def follow(
     Raises:
         IngestError: no file was found, or too many records are unreadable.
     """
-    seen: dict[Path, tuple[int, int]] = {}
+    seen: dict[Path, tuple[int, int | str]] = {}
     while True:
         started = time.monotonic()
         states = {file: state for file in discover(sources) if (state := _state(file))}
@@ -38,10 +39,10 @@ def follow(
         sleep(max(interval_s, _REST * (time.monotonic() - started)))
 
 
-def _state(file: Path) -> tuple[int, int] | None:
-    """Return a file's size in bytes and its modification time in ns; None where it was just rotated away."""
+def _state(file: Path) -> tuple[int, int | str] | None:
+    """Return a file's size in bytes and time of change in ns, or an object's tag; None where it was rotated away."""
     try:
         stat = file.stat()
     except OSError:
         return None
-    return stat.st_size, stat.st_mtime_ns
+    return stat.st_size, file.etag if isinstance(file, BucketPath) else stat.st_mtime_ns

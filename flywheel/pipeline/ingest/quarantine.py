@@ -13,6 +13,7 @@ import polars as pl
 
 from flywheel.errors import UsageError
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.ingest.reread import is_there
 from flywheel.pipeline.ingest.run import ingest_logs
 from flywheel.records import Quarantined
 from flywheel.results.data import QuarantineAnswer, QuarantineReason, QuarantineRetry
@@ -71,7 +72,7 @@ def retry(ctx: Context, key: bytes) -> QuarantineRetry:
     names = sorted({name.partition(_ARCHIVE)[0] for name in before["source_file"]})
     if not names:
         raise UsageError("nothing is quarantined", hint="`flywheel status` shows what is new")
-    there = {name: path for name in names if (path := placed(name, ctx.project)).is_file()}
+    there = {name: path for name in names if is_there(path := placed(name, ctx.project), ctx.config.ingest)}
     fields: dict[str, Any] = {"read": 0, "kept": 0}
     if there:
         paths = list(there.values())

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import polars as pl
 
+from flywheel.config import IngestConfig
 from flywheel.errors import UsageError
 from flywheel.extensions import Reader
+from flywheel.io.bucket_path import BucketPath
 from flywheel.results.data import OlderReader
 from flywheel.stages.ingest.sources import Known, SourceState, placed, start_of
 from flywheel.store import Snapshot, Store
@@ -51,14 +53,23 @@ def older_readers(states: Collection[SourceState], readers: Mapping[str, Reader]
     ]
 
 
-def older_files(states: Mapping[str, SourceState], readers: Mapping[str, Reader], project: Path) -> list[Path]:
+def is_there(path: Path, config: IngestConfig) -> bool:
+    """Whether a file that the store names is there; no bucket is asked that `ingest.sources` does not name."""
+    if not isinstance(path, BucketPath):
+        return path.is_file()
+    return any(str(path).startswith(source) for source in config.sources) and path.is_file()
+
+
+def older_files(
+    states: Mapping[str, SourceState], readers: Mapping[str, Reader], project: Path, config: IngestConfig
+) -> list[Path]:
     """Return the files that an older reader read and that are still there.
 
     Raises:
         UsageError: there is none.
     """
     older = [placed(name, project) for name, state in sorted(states.items()) if _is_older(state, readers)]
-    there = [path for path in older if path.is_file()]
+    there = [path for path in older if is_there(path, config)]
     if not there:
         problem = f"none of the {len(older):,} files that older readers read is there" if older else ""
         raise UsageError(

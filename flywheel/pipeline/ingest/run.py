@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from flywheel.config import Config, IngestConfig
 from flywheel.errors import IngestError
 from flywheel.extensions import Reader, list_extensions, load_extension
+from flywheel.io.bucket_path import source_path
 from flywheel.io.cluster import Cluster
 from flywheel.pipeline.cluster import cluster_of
 from flywheel.pipeline.ingest.counts import Counts, ReadSoFar
@@ -52,7 +53,7 @@ def default_sources(config: Config, project: Path) -> list[Path]:
     """Return what is read when no path is given: the configured sources, and reviewers' answers where there are any."""
     answers = project / AUDITS
     has_answers = any(answers.glob("*.jsonl")) if answers.is_dir() else False
-    return [project / source for source in config.ingest.sources] + ([answers] if has_answers else [])
+    return [source_path(source, project) for source in config.ingest.sources] + ([answers] if has_answers else [])
 
 
 @dataclass
@@ -138,7 +139,7 @@ def ingest_logs(  # noqa: PLR0913 - what is read, where to, and how
     store.refuse_lost_events()
     before, readers = store.current("ingest"), load_readers(config.ingest, project)
     stored = stored_sources(before)
-    found = discovery(paths or older_files(stored, readers, project) if reread else paths)
+    found = discovery(paths or older_files(stored, readers, project, config.ingest) if reread else paths)
     forgotten = frozenset(c.user_sha256 for c in Registry(project / config.rounds).certificates())
     run = _Run(
         store, config.ingest, project, key, readers, found, before, stored, cluster_of(config, project), forgotten,

@@ -68,7 +68,7 @@ def _tar(path: Path, size: int, max_ratio: int) -> Iterator[Member]:
 
 
 def _zip(path: Path, max_ratio: int) -> Iterator[Member]:
-    with zipfile.ZipFile(path) as archive:
+    with path.open("rb") as packed, zipfile.ZipFile(packed) as archive:
         for info in archive.infolist():
             if not info.filename or info.is_dir() or not _visible(info.filename):
                 continue
@@ -114,7 +114,7 @@ def member_beside(path: Path, kind: str, member: str, name: str) -> bytes | None
     if kind != "zip":
         return None
     folder = PurePosixPath(member).parent
-    with zipfile.ZipFile(path) as archive:
+    with path.open("rb") as packed, zipfile.ZipFile(packed) as archive:
         for place in (folder / name, folder.parent / name):
             info = archive.NameToInfo.get(place.as_posix())
             if info is not None and info.file_size <= _MOST_BESIDE:

@@ -1,8 +1,9 @@
 """Which files there are, by the paths that a user typed.
 
-In: files, folders, globs. Out: files in a fixed order, each with the path that named it, and what was passed over: a
-folder that cannot be listed, a link that leads out, a FIFO. Only hidden files are left out without a word. What a glob
-matches passes the same filters as what a folder holds, because whoever may write there chose the names.
+In: files, folders, globs, here or in a bucket. Out: files in a fixed order, each with the path that named it, and what
+was passed over: a folder that cannot be listed, a link that leads out, a FIFO. Only hidden files are left out without a
+word. What a glob matches passes the same filters as what a folder holds, because whoever may write there chose the
+names.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from flywheel.errors import IngestError
+from flywheel.io.bucket_path import BucketPath
 from flywheel.stages.ingest.signature import is_signature
 
 STDIN = Path("-")
@@ -54,7 +56,7 @@ def discover(paths: Sequence[Path]) -> list[Path]:
 def discovery(paths: Sequence[Path]) -> Discovery:
     """Return the files that paths mean: files, folders (with all below them), globs, `-` for standard input.
 
-    In folders, hidden files are left out, and links that lead out of the folder.
+    In folders and buckets, hidden files are left out, and links that lead out of the folder.
 
     Raises:
         IngestError: a path does not exist or is a FIFO, a socket or a device, or nothing is found.
@@ -78,7 +80,9 @@ def discovery(paths: Sequence[Path]) -> Discovery:
 
 
 def _expand(path: Path, skipped: list[Skipped]) -> Iterator[Path]:
-    if path.is_dir():
+    if isinstance(path, BucketPath):
+        yield from _in_bucket(path, skipped)
+    elif path.is_dir():
         yield from _below(path, skipped)
     elif path.exists():
         yield _plain(path)
@@ -90,6 +94,20 @@ def _expand(path: Path, skipped: list[Skipped]) -> Iterator[Path]:
         raise IngestError(f"`{path}` is a link to nothing", hint="mend the link, or name a folder, a file or a glob")
     else:
         raise IngestError(f"`{path}` does not exist", hint="check the spelling, or name a folder, a file or a glob")
+
+
+def _in_bucket(path: BucketPath, skipped: list[Skipped]) -> Iterator[Path]:
+    """Yield the objects that an address means."""
+    nothing = True
+    for place in path.objects():
+        nothing = False
+        inside = place.address.key.removeprefix(path.address.key)
+        if place.object is None or place.object.key != place.address.key:
+            skipped.append(Skipped(place, "an object whose name no path can have"))
+        elif not any(part.startswith(".") for part in inside.split("/")):
+            yield place
+    if nothing:
+        raise IngestError(f"`{path}` holds nothing", hint="check the spelling, or name a folder, an object or a glob")
 
 
 def special_kind(path: Path) -> str:

@@ -189,7 +189,7 @@ class FileReading:
             columns=columns,
         )
         shorter = min(framing.offset, self._start.size_bytes - 1)
-        so_far = replace(state, sha256=digest, content_sha256="", size_bytes=shorter)
+        so_far = replace(state, etag="", sha256=digest, content_sha256="", size_bytes=shorter)
         return Reached(self._name, framing.position, so_far)
 
     def _mended(self, content: Content) -> tuple[bytes, bytes] | None:
@@ -258,6 +258,7 @@ class FileReading:
             content_sha256=self._start.content_sha256,
             from_line=before.offset_lines,
             set_aside={},
+            etag=self._start.etag,
         )
 
     def _state(
@@ -278,6 +279,7 @@ class FileReading:
             prefix_sha256=prefix if offset else "",
             content_sha256=self._start.content_sha256,
             columns=dict(columns or {}),
+            etag=self._start.etag,
         )
 
 

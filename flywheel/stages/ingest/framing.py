@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from flywheel.io.bucket_path import BucketPath
 from flywheel.stages.ingest.documents import Piece, document_pieces
 from flywheel.stages.ingest.foreign import foreign_bytes, foreign_file, foreign_text
 from flywheel.stages.ingest.framed import Bad, Framed, Lines, Raw, Record, refused
@@ -230,7 +231,8 @@ class Framing:
         import pyarrow.parquet as pq
 
         try:
-            source = self._content.path or pa.BufferReader(opened.read())
+            path = self._content.path
+            source = path.open("rb") if isinstance(path, BucketPath) else path or pa.BufferReader(opened.read())
             most, size = self._limits.expand_ratio * max(self._content.size, FREE_BYTES // 100), 0
             with pq.ParquetFile(source) as file:
                 for batch in file.iter_batches(batch_size=_PARQUET_ROWS):

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flywheel.config import IngestConfig
 from flywheel.extensions import Reader
+from flywheel.io.bucket import address
+from flywheel.io.bucket_path import BucketPath, source_path
 from flywheel.records import content_id
 from flywheel.stages.ingest.opening import Opened, file_content
 
@@ -42,7 +44,8 @@ class SourceState:
     for its records: the same bytes elsewhere may mean another policy. `bad` counts the refused records. `set_aside`
     holds what was not stored as a whole, as reason: detail by the name of the file or the archive's member; `tried` is
     the `reading_key` it was tried with; `version` is that of the reader which read its first record, 0 if not known;
-    `overwrote`: whether other content was read under this name before, None where an earlier version read it.
+    `overwrote`: whether other content was read under this name before, None where an earlier version read it; `etag` is
+    the tag that a bucket gives an object's content.
     """
 
     path: str
@@ -62,6 +65,7 @@ class SourceState:
     offset_records: int | None = None
     version: int = 0
     overwrote: bool | None = None
+    etag: str = ""
 
     @property
     def numbered(self) -> int:
@@ -76,7 +80,8 @@ class SourceState:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the state as JSON."""
-        return asdict(self)
+        state = asdict(self)
+        return state if self.etag else {name: state[name] for name in state if name != "etag"}
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> SourceState:
@@ -115,6 +120,8 @@ class Known:
 
     def _is_gone(self, state: SourceState) -> bool:
         """Whether another file may hold what this one held: it is away, or shorter than what was read of it."""
+        if address(state.path) is not None:
+            return False  # a request a file; one that was moved is known by its content
         try:
             return placed(state.path, self._root).stat().st_size < state.size_bytes
         except OSError:
@@ -123,6 +130,11 @@ class Known:
     def file(self, sha256: str) -> SourceState | None:
         """Return the state of a file with these bytes, whatever its name."""
         return self._by_file.get(sha256)
+
+    def tagged(self, path: str, etag: str, size: int) -> SourceState | None:
+        """Return the state of an object of a bucket that has not changed since: same name, tag and size."""
+        own = self._by_path.get(path)
+        return own if own is not None and etag and (own.etag, own.size_bytes) == (etag, size) else None
 
     def content(self, sha256: str) -> SourceState | None:
         """Return the state of a file with this decompressed content."""
@@ -164,6 +176,7 @@ class Start(NamedTuple):
     hash_before: Hash | None  # the hash of its bytes, to be continued too
     same: SourceState | None  # an earlier reading of all of this content
     torn: Sequence[tuple[Path, SourceState]] = ()  # files before it that may end inside a line of it
+    etag: str = ""
 
 
 def legible(name: str) -> str:
@@ -180,8 +193,8 @@ def shown_path(file: Path, root: Path) -> str:
 
 def placed(name: str, root: Path) -> Path:
     """Return the file that `shown_path` called so."""
-    path = root / name
-    if path.exists() or "\\x" not in name:
+    path = source_path(name, root)
+    if isinstance(path, BucketPath) or path.exists() or "\\x" not in name:
         return path
     return root / os.fsdecode(_ESCAPED.sub(lambda found: bytes([int(found[1], 16)]), name.encode()))
 
@@ -189,17 +202,22 @@ def placed(name: str, root: Path) -> Path:
 def start_of(file: Path, name: str, known: Known, max_ratio: int) -> Start:
     """Compare a file with what is known: its own earlier content, or that of a file that was renamed or compressed.
 
+    Of an object whose tag and size are known nothing is read.
+
     Raises:
         OSError: the file cannot be read.
     """
-    size = file.stat().st_size
+    size, etag = file.stat().st_size, file.etag if isinstance(file, BucketPath) else ""
+    same = known.tagged(name, etag, size)
+    if same is not None and not same.set_aside:
+        return Start(size, same.sha256, same.content_sha256, None, None, same, etag=etag)
     content = file_content(file, size)
     offsets = known.offsets(name)
     with content.open_at(0) as raw:
         whole, at = _hashes(raw, [offset for offset in offsets if offset <= size])
     same = known.file(whole)
     if same is not None and not same.set_aside:
-        return Start(size, whole, same.content_sha256, None, None, same)
+        return Start(size, whole, same.content_sha256, None, None, same, etag=etag)
     inside = whole
     with Opened(content, max_ratio=max_ratio) as opened:
         if opened.compression:
@@ -207,7 +225,7 @@ def start_of(file: Path, name: str, known: Known, max_ratio: int) -> Start:
             same = same or known.content(inside)
     items = [(state, end) for offset, end in at.items() if (state := known.prefix(name, offset, end.hexdigest()))]
     before, end = max(items, key=lambda pair: pair[0].offset_bytes, default=(None, None))
-    return Start(size, whole, inside, before, end, same, known.torn_before(name))
+    return Start(size, whole, inside, before, end, same, known.torn_before(name), etag)
 
 
 def _hashes(stream: io.RawIOBase | io.BufferedIOBase, offsets: Sequence[int]) -> tuple[str, dict[int, Hash]]:
