@@ -42,9 +42,10 @@ def trust(
 ) -> None:
     """Approve the code that a project names.
 
-    A project of another owner, or one that names functions, commands or addresses, is refused until you have looked at
-    it and approved it on this machine. A function whose code changes is asked about again; of a command
-    only the text is approved.
+    A project of another owner, or one that names functions, commands, other trainers ([train.backends], their
+    interpreters and arguments) or addresses, is refused until you have looked at it and approved it on this machine.
+    Changed code is asked about again: a function's, and files of the project that another trainer is given. Of other
+    commands only the text is approved.
     """
     from flywheel.project import Project, find_project
 

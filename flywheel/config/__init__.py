@@ -23,7 +23,7 @@ from flywheel.config.nightly import NightlyConfig, NotifyConfig
 from flywheel.config.rewards import RewardsConfig, RulesConfig
 from flywheel.config.root import Config, Pipeline
 from flywheel.config.tracking import MlflowConfig
-from flywheel.config.training import BackendConfig, LoraConfig, ModelConfig, TrainConfig
+from flywheel.config.training import BackendConfig, LoraConfig, ModelConfig, TrainConfig, masked
 from flywheel.config.trust import TrustConfig
 
 __all__ = [
@@ -54,6 +54,7 @@ __all__ = [
     "TrustConfig",
     "load_config",
     "load_pipeline",
+    "masked",
     "merge_overrides",
     "origins",
     "render_default_config",

@@ -24,6 +24,7 @@ from typing import Any
 
 from flywheel.config.files import CONFIG_FILE, load_pipeline, merge_overrides
 from flywheel.config.root import Config
+from flywheel.config.training import masked
 from flywheel.errors import ConfigError, FlywheelError
 from flywheel.io import files
 from flywheel.io.bucket import address
@@ -183,7 +184,8 @@ def _other_trainers(folder: Path, config: Config) -> Iterator[tuple[str, str]]:
         yield f"{key} = {' '.join(words).strip()}", _hash_of([folder / word for word in words], folder)
         for argument, value in sorted(backend.arguments.items()):
             named = [folder / str(word) for word in (value if isinstance(value, list) else [value])]
-            text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+            shown = masked({argument: value})[argument]
+            text = json.dumps(shown, sort_keys=True, ensure_ascii=False, default=str)
             yield f"{key}.arguments.{argument} = {text}", _hash_of(named, folder)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from flywheel.config.root import Config, Pipeline
+from flywheel.config.training import masked
 from flywheel.errors import ConfigError
 from flywheel.io.user_files import read_text
 
@@ -174,6 +175,8 @@ def _toml_value(value: Any) -> str:
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     if isinstance(value, list):
         return "[" + ", ".join(_toml_value(v) for v in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_toml_value(key)} = {_toml_value(v)}" for key, v in value.items()) + "}"
     return repr(value)
 
 
@@ -186,8 +189,12 @@ def _render(section: BaseModel, path: str) -> list[str]:
         if isinstance(value, BaseModel):
             tables += ["", f"# {(type(value).__doc__ or '').splitlines()[0]}", f"[{dotted}]", *_render(value, dotted)]
         elif isinstance(value, dict):
-            entries = [f"{key} = {_toml_value(entry)}" for key, entry in value.items()]
+            plain = {k: v for k, v in value.items() if not isinstance(v, BaseModel)}
+            plain = masked(plain) if dotted.startswith("train.") else plain
+            entries = [f"{key} = {_toml_value(entry)}" for key, entry in plain.items()]
             tables += ["", f"# {field.description}", f"[{dotted}]", *entries]
+            for key in sorted(value.keys() - plain.keys()):
+                tables += ["", f"[{dotted}.{key}]", *_render(value[key], f"{dotted}.{key}")]
         else:
             lines += [f"# {field.description}", f"{name} = {_toml_value(value)}"]
     return lines + tables

@@ -43,6 +43,11 @@ class Config(Section):
     nightly: NightlyConfig = NightlyConfig()
     notify: NotifyConfig = NotifyConfig()
 
+    @property
+    def secret_variables(self) -> set[str]:
+        """Names of environment variables with keys of services, which another trainer does not need."""
+        return {self.rewards.judge.key_env, self.eval.server.key_env, self.notify.token_env} - {""}
+
     @model_validator(mode="after")
     def _cost_only_breaks_ties(self) -> Self:
         """Refuse a weight of cost by which a cheap failure could be preferred to an expensive success."""

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field
 
 from flywheel.config._section import Section
 from flywheel.records import METHODS, Method, MethodSetting
+
+_SECRET = re.compile(r"(?i)((^|[_.-])token|(api|access|secret|private|auth)[_.-]?key|secret|password|credentials?)$")
+MASKED = "***"
 
 
 class ModelConfig(Section):
@@ -52,6 +57,19 @@ class BackendConfig(Section):
     arguments: dict[str, Any] = Field(
         default={}, description="Passed verbatim to the system; what the round's plan decides is refused."
     )
+
+
+def masked(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments as records show them: hidden where the name is that of an access token, a key or a password."""
+    return {name: _masked(name, value) for name, value in arguments.items()}
+
+
+def _masked(name: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return masked(value)
+    of_a_model = isinstance(value, str) and value.startswith(("<", "["))  # its own tokens: </s>, [PAD]
+    secret = isinstance(value, str | list) and value and not of_a_model and _SECRET.search(name)
+    return MASKED if secret else value
 
 
 class TrainConfig(Section):
