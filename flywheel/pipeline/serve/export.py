@@ -6,6 +6,8 @@ give the same bytes.
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,11 +18,13 @@ from flywheel.pipeline.context import Context
 from flywheel.pipeline.serve.targets.export import export_to
 from flywheel.pipeline.serve.targets.mined import inputs_of, rows_of
 from flywheel.pipeline.serve.targets.table import target_of
+from flywheel.pipeline.serve.targets.target import PINNED
 from flywheel.records import Split, canonical_json
 from flywheel.results.data import ExportAnswer, ExportFile
 from flywheel.stages.datasets.export import FORMS, trl_row
 
 MANIFEST = "dataset.json"
+_INTO = f"--local-dir {PINNED}"
 _BY_SCRIPTS = {"__pycache__", "asked", "scenarios.parquet"}  # what exported scripts leave, and make again
 
 _CARD = """---
@@ -81,12 +85,29 @@ def export(ctx: Context, folder: Path, forms: Sequence[str], split: str, to: str
             )
             files.atomic_write(partial / "README.md", _card(ctx, answer))
         files.write_json(partial / MANIFEST, answer.model_dump(mode="json", exclude={"folder"}))
+        if _downloaded(folder) in answer.command:
+            shutil.copytree(folder / PINNED, partial / PINNED, symlinks=True, copy_function=_link)
     return answer
+
+
+def _downloaded(folder: Path) -> str | None:
+    """Return the command that downloaded the pinned base which lies in an earlier export; None where none does."""
+    if not (folder / PINNED).is_dir() or not (folder / MANIFEST).is_file():
+        return None
+    return next((line for line in files.read_json(folder / MANIFEST).get("command", []) if line.endswith(_INTO)), None)
+
+
+def _link(source: str, target: str) -> None:
+    """Give a file a second name, so that gigabytes are neither copied nor lost."""
+    try:
+        os.link(source, target)
+    except OSError:  # a file system without such names
+        shutil.copy2(source, target)
 
 
 def _require_own(folder: Path) -> None:
     """Refuse a folder with anything but an earlier export: all of it is replaced, adapters trained there too."""
-    names = {path.name for path in folder.iterdir()} - _BY_SCRIPTS
+    names = {path.name for path in folder.iterdir()} - _BY_SCRIPTS - ({PINNED} if _downloaded(folder) else set())
     if not (folder / MANIFEST).is_file():
         if names:
             raise UsageError(f"`{folder}` was not written by `flywheel export`", hint="choose a new or empty folder")

@@ -366,6 +366,8 @@ def test_a_readme_names_no_script_that_is_not_there(name: str, projects: Callabl
         project.export(folder, split=split, to=name)
         named = "python environment.py" in (folder / "README.md").read_text(encoding="utf-8")
         assert named == (folder / "environment.py").exists()
+        loops = folder / "agent_loops.yaml"
+        assert not loops.exists() or named == ("environment.Environment" in loops.read_text(encoding="utf-8"))
     (folder / "scenarios.parquet").touch()  # by veRL's `python environment.py`
     project.export(folder, to=name)
 
@@ -375,6 +377,29 @@ def test_a_pinned_revision_is_what_the_commands_train(contents: Mined) -> None:
     for target in TARGETS.values():
         lines = target.commands(pinned)
         assert lines[:1] == ["hf download Qwen/Qwen3-0.6B --revision c1899de --local-dir base"] * bool(target.command)
+
+
+def test_a_base_that_was_downloaded_into_an_export_neither_blocks_the_next_nor_is_lost(
+    projects: Callable[[str], Path], tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The README's first command puts gigabytes there."""
+    folder, revision, out = projects("built"), "0" * 40, tmp_path / "out"
+    shutil.copytree(tiny_model, tmp_path / "hub" / "models--shop--tiny" / "snapshots" / revision)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    config = folder / "flywheel.toml"
+    config.write_text(config.read_text().replace("base = ", f'revision = "{revision}"\nbase = "shop/tiny" # '))
+    (out / "base").mkdir(parents=True)
+    with pytest.raises(UsageError, match="was not written"):
+        Project(folder).export(out, to="swift", forms=["sft"])
+    (out / "base").rmdir()
+
+    assert "--local-dir base" in Project(folder).export(out, to="swift", forms=["sft"]).command[0]
+    (out / "base").mkdir()
+    (out / "base" / "model.safetensors").write_bytes(b"gigabytes")
+    Project(folder).export(out, to="verl", forms=["sft"])
+    assert (out / "base" / "model.safetensors").read_bytes() == b"gigabytes"
+    Project(folder).export(out, forms=["sft"])  # in which nothing names the base
+    assert not (out / "base").exists()
 
 
 def test_only_a_name_on_a_hub_has_revisions(tiny_model: Path) -> None:

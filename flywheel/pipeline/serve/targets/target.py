@@ -24,6 +24,7 @@ from flywheel.records.token_rows import TokenRow
 from flywheel.stages.datasets.export import FORMS, native
 
 _SCRIPTS = Path(__file__).parent / "scripts"
+_WITH_SCENARIOS = "# with scenarios\n"  # of a launch file: what follows needs them
 ENVIRONMENT = "environment.py"  # the script with which a system samples attempts in the replay environment
 
 Row = dict[str, Any]
@@ -81,6 +82,11 @@ class Mined:
     name: str
     revision: str = ""
     scenarios: Sequence[Row] = ()
+
+    @property
+    def fetch(self) -> str:
+        """The command that downloads a pinned base into the exported folder."""
+        return shlex.join(["hf", "download", self.model, "--revision", self.revision, "--local-dir", PINNED])
 
     @property
     def corrected(self) -> bool:
@@ -180,8 +186,7 @@ class Target:
         """Return what to run in the folder, for the forms that have rows."""
         values = mined.values()
         lines = [Template(line).substitute(values) for form, line in self.command if mined.rows.get(form)]
-        fetch = ["hf", "download", mined.model, "--revision", mined.revision, "--local-dir", PINNED]
-        return [shlex.join(fetch), *lines] if mined.revision and lines else lines
+        return [mined.fetch, *lines] if mined.revision and lines else lines
 
     def launch_files(self, mined: Mined) -> Iterator[tuple[str, str]]:
         """Yield its launch files and scripts with the values of this export; `$$` is a dollar."""
@@ -190,7 +195,8 @@ class Target:
         for path in sorted(folder.glob("*")) if folder.is_dir() else ():
             if path.is_file() and (mined.scenarios or path.name != ENVIRONMENT):
                 text = path.read_text(encoding="utf-8")
-                yield path.name, text if path.suffix == ".py" else Template(text).substitute(values)
+                text = text if path.suffix == ".py" else Template(text).substitute(values)
+                yield path.name, text if mined.scenarios else text.partition(_WITH_SCENARIOS)[0]
 
 
 def json_lines(path: str, form: str, rows: Sequence[Mapping[str, Any]]) -> DataFile:
