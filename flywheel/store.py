@@ -148,7 +148,8 @@ class Store:
                 f"`{self.root}` has layout {number}, this flywheel reads {LAYOUT}",
                 hint="use the flywheel version that wrote it, or ingest into a new store",
             )
-        counts = [layout.get("partitions"), *(moving := layout.get("moving") or [])]
+        moving = layout.get("moving") or []
+        counts = [layout.get("partitions"), *(moving if isinstance(moving, list) and len(moving) in {0, 2} else [None])]
         if not all(type(count) is int and count >= 1 for count in counts) or max(counts[:2]) > MOST_PARTITIONS:
             raise StoreError(f"`{header}` is damaged: no number of partitions", hint="restore it from a backup")
         self.partitions = counts[0]

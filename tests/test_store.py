@@ -102,6 +102,13 @@ def test_a_damaged_snapshot_is_named(store: Store, written: str) -> None:
         Store(store.root).snapshot("ingest", 7)
 
 
+@pytest.mark.parametrize("moving", [[4], [4, 1, 2], 3, "4", [0, 1]])
+def test_a_header_of_half_a_move_is_named(store: Store, moving: object) -> None:
+    (store.root / "store.json").write_text(json.dumps({"layout": 1, "partitions": 4, "moving": moving}))
+    with pytest.raises(StoreError, match="no number of partitions"):
+        Store(store.root)
+
+
 def test_a_full_disk_is_the_disks_fault_not_the_frames(tmp_path: Path) -> None:
     """RLIMIT_FSIZE makes the kernel refuse the part, as a full disk does; nothing half-written is left."""
     code = """
