@@ -28,7 +28,7 @@ from flywheel.pipeline.serve.targets.table import TARGETS
 from flywheel.pipeline.serve.targets.target import Mined
 from flywheel.records import METHODS, BackendRun, Method, TokenRow
 from flywheel.records.backends import BACKENDS, FORM_OF, NOT_FOLLOWED, OWN, TRL, Backend
-from flywheel.stages.train.backends.job import FILES, TOKENS, placed
+from flywheel.stages.train.backends.job import FILES, TOKENS, environment, placed
 
 _PROBE = """
 import json, sys
@@ -134,7 +134,14 @@ def _versions(ctx: Context, backend: Backend, own: BackendConfig) -> dict[str, s
         return {}
     call = [placed(ctx.project, program), "-I", "-c", _PROBE, backend.package, *_LIBRARIES]
     try:
-        done = subprocess.run(call, capture_output=True, check=True, timeout=_SECONDS, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            call,
+            capture_output=True,
+            check=True,
+            timeout=_SECONDS,
+            stdin=subprocess.DEVNULL,
+            env=environment(ctx.config),
+        )
         versions: dict[str, str] = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise ConfigError(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flywheel.config import TrainConfig
+from flywheel.config import TrainConfig, masked
 from flywheel.config.files import REMOVED
 from flywheel.errors import UsageError
 from flywheel.io import files
@@ -37,6 +37,7 @@ from flywheel.stages.selection.method import MethodChoice, choose_method
 Row = dict[str, Any]
 
 _ADDED_SETTINGS = ("trainer", "max_tokens", "on_the_way", "attempts")  # that change nothing where they are not set
+_MEASURED_AFTER = ("max_kl",)  # by what another system has trained: it trains the same under another limit
 _INPUT_TABLES = ("episodes", "steps", "returns", "examples", "pairs")
 
 
@@ -58,8 +59,13 @@ def round_config(ctx: Context) -> dict[str, Any]:
         del train[name]
     if train["thoughts"] == "keep":
         del train["thoughts"]
-    train["backends"] = {name: own for name, own in train["backends"].items() if name == train["backend"]}
-    for name in ("backend", "backends") if train["backend"] == TRL else ():
+    train["trl"] = masked(train["trl"])
+    train["backends"] = {
+        name: {**own, "arguments": masked(own["arguments"])}
+        for name, own in train["backends"].items()
+        if name == train["backend"]
+    }
+    for name in ("backend", "backends") if train["backend"] == TRL else _MEASURED_AFTER:
         del train[name]
     if "attempts" not in train:
         del train["attempt_tasks"], train["world"]
@@ -73,6 +79,8 @@ def differing_keys(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """Return 'key old → new' for every differing value of two `round_config`s; removed keys keep their fixed value."""
     fixed = {name.removeprefix("train."): value for name, value in REMOVED.items() if name.startswith("train.")}
     train = {k: v for k, v in before.get("train", {}).items() if (k, v) not in fixed.items()}
+    if "backend" in train:
+        train = {k: v for k, v in train.items() if k not in _MEASURED_AFTER}
     before = {**before, "train": train} if "train" in before else before
     return [line.removeprefix("config ") for line in changes({"settings": before}, {"settings": now})]
 

@@ -130,10 +130,13 @@ class RoundRows:
         rows, funnel = self.selected(dataset)
         if dataset is EXAMPLES:
             rows = replayed(ctx, self._parent, rows)
-        if dataset is PAIRS and ctx.config.train.backend == TRL:
+        mixed = dataset is PAIRS and ctx.config.train.backend == TRL
+        if mixed:
             rows = [*rows, *self._demonstrations(rows, funnel)]
-        if dataset in {EXAMPLES, PAIRS, SUCCESSES}:
+        if mixed or dataset in {EXAMPLES, SUCCESSES}:
             rows = [*rows, *attempted(ctx, dataset, self._before, self._texts, funnel)]
+        elif dataset is PAIRS and ctx.config.train.attempts:
+            funnel.note("no attempts: train.backend does not mix their demonstrations with pairs", 1)
         golden = golden_rows(ctx.project, ctx.config.train, dataset, self._parent or 0, len(rows), funnel)
         rows = self._unmixed([*rows, *golden], dataset, funnel)
         fitted = fit_rows(ctx, self._cleared(rows, funnel), method, funnel)

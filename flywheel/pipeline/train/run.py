@@ -145,6 +145,8 @@ def _execute(ctx: Context, manifest: RoundManifest, on_metrics: Callable[[dict[s
     _verify_inputs(ctx, manifest)
     folder, started = ctx.registry.folder(manifest.round), time.monotonic()
     spec = train_spec(ctx, manifest.round, manifest.method, manifest.parent, folder)
+    if manifest.backend is not None:  # its training does not depend on the limit, which may have been raised since
+        manifest = manifest.model_copy(update={"max_kl": ctx.config.train.kl_limit(manifest.method)})
     try:
         if manifest.backend is not None:
             write_files(ctx, spec)

@@ -15,7 +15,9 @@ from flywheel.config import Config
 from flywheel.funnel import Funnel
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.train.attempts import _kept, _Task
+from flywheel.pipeline.train.backend import write_files
 from flywheel.pipeline.train.plan import PlannedRound, make_plan
+from flywheel.pipeline.train.spec import train_spec
 from flywheel.project import Project
 from flywheel.stages.evaluate.play import Place
 from tests.projects import train
@@ -56,7 +58,7 @@ def project(projects: Callable[[str], Path]) -> Project:
 
 def planned(project: Project, **settings: Any) -> PlannedRound:
     config = project.config.model_dump()
-    config["train"] |= {"method": "sft", **settings}
+    config["train"] |= {"method": "sft"} | settings
     return make_plan(replace(project.context, config=Config.model_validate(config)), 2)
 
 
@@ -121,6 +123,26 @@ def test_equal_successes_count_once_and_the_next_round_has_them_too(project: Pro
     assert manifest.counts["note: attempts"] == found.plan.counts["note: attempts"]
     later = planned(Project(project.folder), attempts=1, attempt_tasks=1, world="small_world:shop")
     assert {row["id"] for row in rows_of(found)} & {row["id"] for row in rows_of(later)}
+
+
+def test_another_trainer_gets_them_as_rows_like_others_and_none_is_made_for_pairs(
+    project: Project, tmp_path: Path
+) -> None:
+    mine: dict[str, Any] = {"backend": "mine", "backends": {"mine": {"command": ["true"]}}, "dpo_demonstrations": 0.0}
+    found = planned(project, **ATTEMPTS, **mine)
+    assert rows_of(found)
+    config = Config.model_validate({**project.config.model_dump(), "train": found.plan.config["train"]})
+    ctx = replace(project.context, config=config)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "train.jsonl").write_text(found.dataset, encoding="utf-8")
+    write_files(ctx, train_spec(ctx, 2, "sft", 1, tmp_path))
+    tokens = (tmp_path / "work" / "backend" / "tokens.jsonl").read_text(encoding="utf-8").splitlines()
+    assert len(tokens) == found.plan.rows
+
+    asked = (project.folder / "seen.txt").stat().st_size
+    pairs = planned(project, **{**ATTEMPTS, "seed": 3}, **mine, method="dpo")
+    assert pairs.plan.counts["note: no attempts: train.backend does not mix their demonstrations with pairs"] == 1
+    assert (project.folder / "seen.txt").stat().st_size == asked
 
 
 def test_without_a_champion_nobody_attempts(projects: Callable[[str], Path]) -> None:

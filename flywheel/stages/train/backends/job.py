@@ -18,18 +18,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from flywheel.config import BackendConfig
+from flywheel.config import BackendConfig, Config
 from flywheel.errors import TrainError
 from flywheel.extensions import TrainSpec
-from flywheel.io.files import lines
+from flywheel.io.files import atomic_write, lines
 from flywheel.records import METHODS, TokenRow, canonical_json
 from flywheel.records.backends import BACKENDS, FORM_OF, OWN, Backend
 from flywheel.stages.train.process.distributed import die_with
 
 FILES, TOKENS = "backend", "tokens.jsonl"
+_TOO_FAR = "too_far"  # how far an adapter is that was refused for it
 _POLL_S = 0.2
-# Of our own interpreter, and the key of pseudonyms, which no trainer needs.
-_NOT_INHERITED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "FLYWHEEL_KEY")
+_NOT_INHERITED = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"}  # of our own interpreter
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,29 @@ class Job:
         train = self.spec.config.train
         return train.backends[train.backend]
 
+    def placed(self, word: str) -> str:
+        """Return a word of the user's as a path that holds from any folder, where it names a file of the project's."""
+        return placed(self.spec.project_dir or Path.cwd(), word)
+
     @property
     def reference(self) -> Path | None:
         """The adapter of the reference policy; None for the base."""
         return self.spec.start_adapter if self.spec.reference == "parent" else None
+
+    @property
+    def limit(self) -> float:
+        """Nats a token from its start at which its adapter is refused."""
+        return self.spec.config.train.kl_limit(self.spec.method)
+
+    def refused(self, kl: float) -> None:
+        """Take down how far its adapter is, which is whole: under a higher limit it needs no training."""
+        atomic_write(self.folder / _TOO_FAR, repr(kl))
+
+    @property
+    def within_now(self) -> bool:
+        """Whether its adapter was refused for its distance alone, and would not be today."""
+        path = self.folder / _TOO_FAR
+        return path.is_file() and float(path.read_text(encoding="ascii")) <= self.limit
 
     @property
     def longest(self) -> int:
@@ -125,12 +144,19 @@ def read_items(folder: Path) -> list[Item]:
 
 
 def placed(project: Path, word: str) -> str:
-    """Return a word of a command as a path that holds from any folder, where it names a file of the project's."""
+    """Return the user's word of a command as a path that holds from any folder, where it names a file of theirs."""
     try:
         path = project / Path(word).expanduser()
         return str(path.absolute()) if path.is_file() else word
     except (OSError, RuntimeError):  # too long for a name, a script's text say; or the home of no user
         return word
+
+
+def environment(config: Config) -> dict[str, str]:
+    """Return the environment of a system's processes: without flywheel's own variables and the keys of services."""
+    left_out = _NOT_INHERITED | config.secret_variables
+    kept = {k: v for k, v in os.environ.items() if k not in left_out and not k.startswith("FLYWHEEL_")}
+    return kept | ({"OMP_NUM_THREADS": str(config.train.threads)} if config.train.threads else {})
 
 
 def run(job: Job, command: Sequence[str], watch: Callable[[], None]) -> None:
@@ -139,13 +165,9 @@ def run(job: Job, command: Sequence[str], watch: Callable[[], None]) -> None:
     Raises:
         TrainError: it failed; names the log, never what is in it.
     """
-    threads = job.spec.config.train.threads
-    environment = {k: v for k, v in os.environ.items() if k not in _NOT_INHERITED}
-    environment |= {"OMP_NUM_THREADS": str(threads)} if threads else {}
-    project = job.spec.project_dir or Path.cwd()
-    words = [placed(project, word) for word in command]
     launcher = [sys.executable, "-P", "-m", "flywheel.stages.train.backends.job", str(os.getpid())]
-    with subprocess.Popen([*launcher, *words], cwd=job.folder, env=environment, stdin=subprocess.DEVNULL) as process:
+    variables = environment(job.spec.config)
+    with subprocess.Popen([*launcher, *command], cwd=job.folder, env=variables, stdin=subprocess.DEVNULL) as process:
         try:
             while process.poll() is None:
                 time.sleep(_POLL_S)

@@ -43,27 +43,32 @@ def first_step(job: Job) -> dict[str, float]:
     train = job.spec.config.train
     items = job.items[: train.batch_size * train.accumulation]
     scored = _scored(job, items)
-    batches = [scored[at : at + train.batch_size] for at in range(0, len(scored), train.batch_size)]
     beta = train.dpo_beta
     if job.form == "sft":
         loss = -math.fsum(s.start[0] for s in scored) / sum(s.tokens for s in scored)
         return {"loss": loss, "logps/chosen": _mean([s.start[0] for s in scored])}
     if job.form == "unpaired":
         good, bad = ([s for s in scored if s.label is label] for label in (True, False))
-        weights = [[job.desirable if s.label else job.undesirable for s in batch] for batch in batches]
+        weights = [job.desirable if s.label else job.undesirable for s in scored]
         numbers = {"chosen": [(s, 0) for s in good], "rejected": [(s, 0) for s in bad]}
         equal = all(s.start == s.reference for s in scored)
-        loss_of = {"loss": _mean([_mean(batch) for batch in weights]) / 2} if equal else {}
+        loss_of = {"loss": _of_step(job, weights) / 2} if equal else {}
     else:
-        losses = [[_preference(s, beta) for s in batch] for batch in batches]
         numbers = {"chosen": [(s, 0) for s in scored], "rejected": [(s, 1) for s in scored]}
-        loss_of = {"loss": _mean([_mean(batch) for batch in losses])}
+        loss_of = {"loss": _of_step(job, [_preference(s, beta) for s in scored])}
+    whole = len(scored) <= train.batch_size or len(scored) % train.batch_size == 0
     means = {}
     for side, rows in numbers.items():
-        if rows and (job.form == "unpaired" or len({len(batch) for batch in batches}) == 1):
+        if rows and (job.form == "unpaired" or whole or not job.backend.by_batch):
             means[f"logps/{side}"] = _mean([s.start[k] for s, k in rows])
             means[f"rewards/{side}"] = beta * _mean([s.start[k] - s.reference[k] for s, k in rows])
     return {**loss_of, **means}
+
+
+def _of_step(job: Job, by_row: Sequence[float]) -> float:
+    """Return the mean over a step's rows; in Transformers' trainers it is the mean of its batches' means."""
+    size = job.spec.config.train.batch_size if job.backend.by_batch else len(by_row)
+    return _mean([_mean(by_row[at : at + size]) for at in range(0, len(by_row), size)])
 
 
 def _mean(numbers: Sequence[float]) -> float:
@@ -121,21 +126,22 @@ def measure(job: Job, adapter: Path) -> tuple[float, dict[str, float]]:
             f"the adapter of {job.backend.title} is not of the layers that the round's adapter has",
             hint="let it train train.lora.target_modules with train.lora.r",
         )
-    kl, limit = round(probe.kl(), 6), train.kl_limit(job.spec.method)
+    kl = probe.kl()
     if kl <= 0:
         raise TrainError(
             f"the adapter of {job.backend.title} acts as the policy that it started from", hint="see train.log"
         )
-    if kl > limit:
+    if kl > job.limit:
+        job.refused(kl)
         raise TrainError(
-            f"{job.backend.title} went {kl:.3g} nats a token from the parent, the limit is {limit:g}: it does not stop "
-            "there itself",
-            hint=f"{_slower(job)} or train.max_steps, or raise train.max_kl",
+            f"{job.backend.title} went {kl:.3g} nats a token from the parent, the limit is {job.limit:g}: it does not "
+            "stop there itself",
+            hint=f"{_slower(job)} or train.max_steps, or raise train.max_kl: then it is not trained again",
         )
     with torch.inference_mode():
         after = [[float(s.sum()) for s in scorer.plain([_row(side) for side in item.sides])] for item in items]
     good = [sums[0] for item, sums in zip(items, after, strict=True) if item.label is not False]
-    return kl, {"logps_chosen_after": _mean(good)} if good else {}
+    return float(f"{kl:.6g}"), {"logps_chosen_after": _mean(good)} if good else {}
 
 
 def _slower(job: Job) -> str:

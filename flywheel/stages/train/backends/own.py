@@ -43,8 +43,9 @@ class Own:
         }
         checkpoints = job.folder / CHECKPOINTS
         checkpoints.mkdir(exist_ok=True)
-        _keep_metrics(self.metrics(job), goes_on=any(checkpoints.iterdir()))
-        shutil.rmtree(job.folder / _ADAPTER, ignore_errors=True)
+        _keep_metrics(self.metrics(job), goes_on=job.within_now or any(checkpoints.iterdir()))
+        if not job.within_now:
+            shutil.rmtree(job.folder / _ADAPTER, ignore_errors=True)
         document = {
             "version": VERSION,
             "round": spec.round,
@@ -62,7 +63,7 @@ class Own:
             "checkpoints": str(checkpoints),
         }
         write_json(job.folder / _JOB, document)
-        return [*job.own.command, str(job.folder / _JOB)], settings
+        return [*map(job.placed, job.own.command), str(job.folder / _JOB)], settings
 
     def metrics(self, job: Job) -> Path:
         """Return the file that it appends to."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from flywheel.config import masked
 from flywheel.errors import TrainError
 from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.io.files import atomic_folder, atomic_write, read_json, read_rows
@@ -68,7 +69,7 @@ def train(spec: TrainSpec) -> TrainResult:
         checks={name: round(value, 6) for name, value in {**checks, **after}.items()},
         timings_s={"training": round(trained - started, 3), "distance": round(time.monotonic() - trained, 3)},
         versions={name: version(name) for name in ("torch", "transformers", "peft", "flywheel-rl")},
-        arguments=arguments,
+        arguments=masked(arguments),
     )
 
 

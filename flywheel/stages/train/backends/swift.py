@@ -52,7 +52,8 @@ class Swift:
         _forget_after(job, checkpoint)
         module = "swift.cli.rlhf" if job.form in _KINDS else "swift.cli.sft"
         goes_on = {"resume_from_checkpoint": str(checkpoint)} if checkpoint is not None else {}
-        return [job.own.python, "-m", module, *_words(settings | goes_on)], settings
+        files = {name: _placed(job, value) for name, value in job.own.arguments.items()}
+        return [job.placed(job.own.python), "-m", module, *_words(settings | files | goes_on)], settings
 
     def metrics(self, job: Job) -> Path:
         """Return the file that it logs to."""
@@ -73,6 +74,13 @@ class Swift:
             return None
         state = read_json(checkpoint / "trainer_state.json")
         return checkpoint if state["global_step"] >= state["max_steps"] else None
+
+
+def _placed(job: Job, value: Any) -> Any:
+    """Return an argument of the user's with files of the project as paths that hold where the process runs."""
+    if isinstance(value, list):
+        return [_placed(job, one) for one in value]
+    return job.placed(value) if isinstance(value, str) else value
 
 
 def _words(settings: Mapping[str, Any]) -> list[str]:

@@ -7,12 +7,14 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from flywheel.config import Config
+from flywheel.config import Config, render_default_config
 from flywheel.errors import ConfigError, TrainError
+from flywheel.pipeline.train.plan import differing_keys, round_config
 from flywheel.project import Project
 from flywheel.records import BackendRun
 from flywheel.registry.registry import ADAPTER_WEIGHTS
@@ -163,6 +165,26 @@ def test_a_plan_shows_the_system_and_lists_no_row_that_it_cannot_mix(copied: Pat
     shown = flywheel(copied, "plan").stdout
     assert "trained in" in shown
     assert "a command of your own" in shown
+
+
+def test_records_of_a_round_hide_tokens_and_do_not_depend_on_the_limit_of_distance(built: Path) -> None:
+    """The distance of another system's adapter is measured after it was trained, so a new limit trains nothing anew."""
+    plans = []
+    for number in (1, 2):
+        arguments = {"hub_token": f"hf_{number}", "rate": 1, "eos_token": "</s>", "hub": {"api_key": "k"}}
+        own = {"command": ["true"], "arguments": arguments}
+        base = Project(built).config.model_dump()
+        train = {"method": "dpo", "backend": "mine", "backends": {"mine": own}, "max_kl": 0.1 * number}
+        config = Config.model_validate({**base, "train": {**base["train"], **train}})
+        plans.append(round_config(Project(built, config=config).context))
+        written = tomllib.loads(render_default_config(config))["train"]["backends"]["mine"]["arguments"]
+        assert written == {"hub_token": "***", "rate": 1, "eos_token": "</s>", "hub": {"api_key": "***"}}
+
+    first, second = plans
+    assert first["train"]["backends"]["mine"]["arguments"] == written
+    assert differing_keys(first, second) == []
+    earlier = {**first, "train": {**first["train"], "max_kl": 0.1}}  # as a round was begun before
+    assert differing_keys(earlier, second) == []
 
 
 def test_doctor_asks_the_interpreter_that_rounds_are_trained_in(built: Path) -> None:
