@@ -7,10 +7,11 @@ type or null; `model_schema("episode", Episode, 1)` is written to `schemas/<name
 from __future__ import annotations
 
 import types
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 from flywheel.errors import ContractError
 from flywheel.records import (
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
     from pydantic import BaseModel
+
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 SCHEMA_BASE = "https://flywheel-rl.invalid/schemas"
 
@@ -130,6 +133,40 @@ def polars_schema(row: type[Row]) -> pl.Schema:
         return simple.get(inner, pl.String())
 
     return pl.Schema({name: dtype(field.annotation) for name, field in row.model_fields.items()})
+
+
+def frame_of(rows: Sequence[Mapping[str, Any]], row: type[Row]) -> pl.DataFrame:
+    """Return rows as a frame of the record's columns; what a row lacks is null."""
+    import polars as pl
+
+    schema = polars_schema(row)
+    return pl.DataFrame([series(name, [fields.get(name) for fields in rows], schema[name]) for name in schema])
+
+
+def series(name: str, values: Sequence[Any], dtype: pl.DataType) -> pl.Series:
+    """Return a column of Python values.
+
+    Times and lists go through numbers and flat columns, which polars takes in five times and fifteen times as fast.
+    (Arrow would load pandas to make an array, half a second in every process.)
+    """
+    import polars as pl
+
+    if isinstance(dtype, pl.Datetime):
+        micros = [None if time is None else (time - _EPOCH) // _MICROSECOND for time in values]
+        return pl.Series(name, micros, dtype=pl.Int64).cast(dtype)
+    return _lists(name, values, dtype) if isinstance(dtype, pl.List) else pl.Series(name, values, dtype=dtype)
+
+
+def _lists(name: str, values: Sequence[Sequence[Any] | None], dtype: pl.List) -> pl.Series:
+    import polars as pl
+
+    lists = [items or () for items in values]
+    inner = series(name, [item for items in lists for item in items], cast("pl.DataType", dtype.inner))
+    rows = [row for row, items in enumerate(lists) for _ in items]
+    flat = inner.to_frame().with_columns(pl.Series("", rows, dtype=pl.UInt32))
+    every = pl.DataFrame({"": pl.int_range(len(lists), dtype=pl.UInt32, eager=True)})
+    made = every.join(flat.group_by("", maintain_order=True).agg(name), on="", how="left", maintain_order="left")
+    return made[name].fill_null(pl.lit([], dtype=dtype))
 
 
 def conform(frame: pl.DataFrame | pl.LazyFrame, row: type[Row]) -> pl.LazyFrame:

@@ -11,7 +11,7 @@ from typing import Any, cast, get_args
 import jsonschema
 import polars as pl
 import pytest
-from flywheel.contracts import arrow_schema, conform, polars_schema
+from flywheel.contracts import arrow_schema, conform, frame_of, polars_schema, series
 from flywheel.pipeline.admin.schemas import all_schemas, schema_document
 from flywheel.records import TABLES, Row, canonical_json, content_id
 from flywheel.store import Store
@@ -71,11 +71,27 @@ def test_record_to_parquet_to_record(data: st.DataObject, table: str, tmp_path_f
     nullable = {n: NoneType in get_args(f.annotation) for n, f in row.model_fields.items()}
     values = {n: data.draw(_values(t, nullable=nullable[n]), label=n) for n, t in polars_schema(row).items()}
     frame = pl.DataFrame([values], schema=polars_schema(row))
+    assert frame_of([values, values], row).equals(pl.concat([frame, frame]))
     store = Store(tmp_path_factory.mktemp("store"))
 
     part = store.write(table, frame, partition=0)
     assert part is not None
     assert store.read([part], table).collect().equals(frame)
+
+
+def test_columns_are_what_polars_makes_of_the_same_values() -> None:
+    nested, text = pl.List(pl.List(pl.Float64)), pl.List(pl.String)
+    values: dict[str, list[Any]] = {
+        "nested": [[[1, 0.5], []], [], [[2]]],
+        "text": [[], ["a", None], ["b"]],
+        "empty": [[], [], []],
+    }
+    for name, dtype in (("nested", nested), ("text", text), ("empty", text)):
+        made = series(name, values[name], dtype)
+        assert made.equals(pl.Series(name, values[name], dtype=dtype), check_dtypes=True, check_names=True)
+    assert series("nested", [], nested).dtype == nested
+    with pytest.raises(TypeError):
+        series("n", ["no number"], pl.Int64())
 
 
 def test_equal_content_has_equal_ids() -> None:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from flywheel.config import RewardsConfig
-from flywheel.contracts import conform, polars_schema
+from flywheel.contracts import conform, frame_of
 from flywheel.funnel import Funnel
 from flywheel.records import Labelled, Return
 from flywheel.stages.credit.estimators import NO_LEVEL, Credits, tree_credit
@@ -46,9 +46,7 @@ def build_labels(
     funnel.note("episodes without votes", sum(not row["known"] for row in rows))
     funnel.note("episodes not mature yet", sum(row["provisional"] for row in rows))
     funnel.note("episodes with a suspect reward", sum(row["basis"] == "suspect" for row in rows))
-    schema = polars_schema(Labelled)
-    frame = pl.DataFrame({name: [row.get(name) for row in rows] for name in schema}, schema=schema)
-    return conform(frame, Labelled).collect()
+    return conform(frame_of(rows, Labelled), Labelled).collect()
 
 
 class Attempts(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from flywheel.config import PairsConfig
-from flywheel.contracts import polars_schema
+from flywheel.contracts import frame_of
 from flywheel.funnel import Funnel
 from flywheel.models.calls import is_reproducible
 from flywheel.records import Example, ToolStatus, canonical_json, content_id
@@ -97,7 +97,7 @@ def _rows(labelled: pl.DataFrame, episodes: pl.DataFrame, steps: pl.DataFrame) -
         # Task and tools are part of the identity: one greeting may begin several tasks, held out or not.
         about = {"split": split, "step": step, "user": user, "source": "outcome"}
         rows.append({**row, **texts, **about, "example_id": content_id(row["task_id"], *texts.values())})
-    return pl.DataFrame(rows, schema=polars_schema(Example))
+    return frame_of(rows, Example)
 
 
 def _demonstrations(edited: pl.DataFrame, episodes: pl.DataFrame, steps: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
@@ -125,7 +125,7 @@ def _demonstrations(edited: pl.DataFrame, episodes: pl.DataFrame, steps: pl.Data
             rows.append(
                 {**copied, **texts, **about, **worth, "example_id": content_id(row["task_id"], *texts.values())}
             )
-    return pl.DataFrame(rows, schema=polars_schema(Example))
+    return frame_of(rows, Example)
 
 
 def _one_per_text(rows: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import polars as pl
 
 from flywheel.config import GroupsConfig, RewardsConfig
-from flywheel.contracts import polars_schema
+from flywheel.contracts import frame_of
 from flywheel.funnel import Funnel
 from flywheel.models.calls import is_reproducible
 from flywheel.records import Group, content_id
@@ -99,7 +99,7 @@ def build_groups(
         rows.append(group | {"step_advantages_G": by_member})
     funnel.kept += attempts.height
     funnel.note("groups", len(rows))
-    return pl.DataFrame(rows, schema=polars_schema(Group)).sort("group_id")
+    return frame_of(rows, Group).sort("group_id")
 
 
 def _credit(returns: pl.DataFrame) -> dict[tuple[str, int], float]:

@@ -13,10 +13,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import polars as pl
-import pyarrow as pa
 
 from flywheel.config import RewardsConfig
-from flywheel.contracts import arrow_schema, conform
+from flywheel.contracts import conform, frame_of
 from flywheel.funnel import Funnel
 from flywheel.records import Reliability
 from flywheel.stages.common.clock import end_of
@@ -65,10 +64,7 @@ def build_reliability(
 def _frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
     """Return rows as a frame of `Reliability`; fields that a row lacks are empty."""
     empty = {"scope": ALL, "name": "", "sign": 0, "family": "", "n": 0, "source": "", "x": [], "y": [], "note": ""}
-    frame = pl.from_arrow(pa.Table.from_pylist([empty | row for row in rows], schema=arrow_schema(Reliability)))
-    if not isinstance(frame, pl.DataFrame):  # pragma: no cover - a table always gives a frame
-        raise TypeError
-    return conform(frame, Reliability).collect()
+    return conform(frame_of([empty | row for row in rows], Reliability), Reliability).collect()
 
 
 def _scope(cfg: RewardsConfig) -> pl.Expr:

@@ -6,12 +6,13 @@ votes: a user who leaves after an answer may be content or not. Feedback that na
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from flywheel.config import RewardsConfig
-from flywheel.stages.signals.dialogue import user_turns
+from flywheel.stages.signals.dialogue import EpisodeKey, user_turns
 from flywheel.stages.signals.evidence import Targets, by_episode
 from flywheel.stages.signals.lexicon import expresses, fold
 from flywheel.stages.signals.likeness import edit_share
@@ -49,9 +50,13 @@ def undo(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg:
     share of all steps with calls. A refusal of the last of them weighs fully.
     """
     del cfg
-    rows, targets, answers = SignalRows("undo", "adoption", version=2), Targets(steps, events), _answers(steps)
-    calling = {key: [step.step for step in path if step.tool_names] for key, path in by_episode(steps)}
-    for episode, feedback in human_feedback(episodes, events, _REVERTS.__contains__):
+    rows, targets = SignalRows("undo", "adoption", version=2), Targets(steps, events)
+    reverts = list(human_feedback(episodes, events, _REVERTS.__contains__))
+    reverted = {episode for episode, _ in reverts}
+    answers = _answers(steps, reverted)
+    paths = by_episode(steps) if reverted else []
+    calling = {key: [step.step for step in path if step.tool_names] for key, path in paths if key in reverted}
+    for episode, feedback in reverts:
         refused = {targets.step(episode, event.payload) for name, event in feedback if name in _REFUSALS}
         calls = calling.get(episode, [])
         part = len(refused & set(calls)) / len(calls) if calls and calls[-1] not in refused else 1.0
@@ -76,8 +81,9 @@ def user_edit(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame,
     """
     del cfg
     rows, targets = SignalRows("user_edit", "adoption", version=2), Targets(steps, events)
-    answers = _answers(steps)
-    for episode, feedback in human_feedback(episodes, events, lambda name: name == "edit" or name in _RETENTIONS):
+    edits = list(human_feedback(episodes, events, lambda name: name == "edit" or name in _RETENTIONS))
+    answers = _answers(steps, {episode for episode, _ in edits})
+    for episode, feedback in edits:
         written = answers.get(episode[0], {})
         for name, event in feedback:
             target = targets.step(episode, event.payload)
@@ -111,10 +117,11 @@ def _verdict(changed: float) -> float | None:
     return -1.0 if changed >= HEAVY else None
 
 
-def _answers(steps: pl.DataFrame) -> dict[str, dict[int, str]]:
-    """Return each step's output, by episode and step: its text, or else the arguments of its call."""
+def _answers(steps: pl.DataFrame, wanted: Collection[EpisodeKey]) -> dict[str, dict[int, str]]:
+    """Return the output of each step of some episodes, by episode and step: its text, or its call's arguments."""
     answers: dict[str, dict[int, str]] = {}
-    for episode_id, index, action in steps.select("episode_id", "index", "action").iter_rows():
+    asked = steps.filter(steps["episode_id"].is_in([episode_id for episode_id, _ in wanted]))
+    for episode_id, index, action in asked.select("episode_id", "index", "action").iter_rows():
         message = orjson.loads(action)
         calls = message.get("tool_calls") or []
         text = message.get("content") or (orjson.dumps(calls[0].get("arguments")).decode() if calls else "")

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 import orjson
 import polars as pl
 
-from flywheel.contracts import polars_schema
+from flywheel.contracts import frame_of
 from flywheel.records import Reward
 from flywheel.stages.common.memo import cached_by_identity
 
@@ -28,13 +28,14 @@ CLAIMS: Literal["claims"] = "claims"  # outcomes of sources that may not state a
 # Columns of events, where `[trust]` was applied: an outcome that is only a claim, an answer in an audit.
 CLAIMED, REVIEWED = "claimed", "reviewed"
 
+_NOBODY = frozenset({"llm", "code"})  # annotators
+
 Kind = Literal["outcome", "implicit", "cost", "risk"]
 
 
 def rewards_frame(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     """Return rows as a frame with the columns of `Reward`."""
-    schema = polars_schema(Reward)
-    return pl.DataFrame({name: [row.get(name) for row in rows] for name in schema}, schema=schema)
+    return frame_of(rows, Reward)
 
 
 @dataclass(slots=True)
@@ -151,11 +152,24 @@ def human_feedback(
     episodes: pl.DataFrame, events: pl.DataFrame, wanted: Callable[[str], bool]
 ) -> Iterator[tuple[tuple[str, str], list[tuple[str, Evidence]]]]:
     """Yield each episode's feedback of the wanted names that people gave, oldest first; not that of models and code."""
-    for episode, feedback in sorted(events_by_episode(episodes, events, "feedback").items()):
-        named = [(plain_name(event.payload.get("name")), event) for event in feedback]
-        human = [(n, e) for n, e in named if wanted(n) and e.payload.get("annotator") not in {"llm", "code"}]
-        if human:
-            yield episode, human
+    for episode, feedback in _by_people(episodes, events):
+        some = [(name, event) for name, event in feedback if wanted(name)]
+        if some:
+            yield episode, some
+
+
+@cached_by_identity  # a dozen signals ask for some of it each
+def _by_people(
+    episodes: pl.DataFrame, events: pl.DataFrame
+) -> list[tuple[tuple[str, str], list[tuple[str, Evidence]]]]:
+    """Return each episode's feedback that people gave, under its plain names."""
+    return [
+        (
+            episode,
+            [(plain_name(e.payload.get("name")), e) for e in feedback if e.payload.get("annotator") not in _NOBODY],
+        )
+        for episode, feedback in sorted(events_by_episode(episodes, events, "feedback").items())
+    ]
 
 
 def scaled(payload: Mapping[str, Any], *, ends: Sequence[float] = ()) -> float | None:

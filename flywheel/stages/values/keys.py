@@ -25,6 +25,7 @@ import polars as pl
 
 from flywheel.records import ToolStatus
 from flywheel.stages.common.canonical import SLOTS
+from flywheel.stages.common.memo import cached_by_identity
 from flywheel.stages.tasks.minhash import masked_words
 
 LEVELS = (0, 1, 2)
@@ -91,6 +92,7 @@ def intents(episodes: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+@cached_by_identity  # what is believed of pairs, and pairs across tasks, ask in a row
 def keyed(episodes: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     """Return the steps, sorted by episode and index, with episode_id, index, and state and action at every level."""
     rows = steps.sort("episode_id", "index").join(

@@ -22,6 +22,7 @@ from flywheel.stages.values.keys import requests
 from flywheel.stages.values.model import Sides
 
 _DIGITS = 12
+_AT = ["state_1", "action_1"]  # what decides which alternatives a call has
 
 
 def pooled(
@@ -39,10 +40,8 @@ def pooled(
         shown: what the whole log shows.
         least: p_better from which an action is put into another attempt.
     """
-    rows = _compared(episodes, steps, returns, shown)
-    rows = rows.filter(pl.col("p_better") >= least)
-    best = rows.sort("p_better", "margin", "action_1", descending=[True, True, False])
-    best = best.unique(["episode_id", "index"], keep="first", maintain_order=True).sort("episode_id", "index")
+    own = _own_calls(episodes, steps, returns, shown)
+    best = own.join(_best(own, shown, least), on=_AT, how="inner").sort("episode_id", "index")
     context_of = contexts(steps, set(best.select("episode_id", "index").rows()))
     asked = dict(requests(steps).iter_rows())
     pairs = []
@@ -54,23 +53,45 @@ def pooled(
     return finish(pairs, episodes).with_columns(pl.Series(BACKED, backed, dtype=pl.Int64))
 
 
-def _compared(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame, shown: Shown) -> pl.DataFrame:
-    """Return each call with every alternative in its state of level 1, and the posterior of the better one."""
+def _own_calls(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame, shown: Shown) -> pl.DataFrame:
+    """Return each call of an attempt whose outcome is known, with its state and action of level 1."""
     keys, _ = outcomes(episodes, steps, returns, shown.rewards)
     calls = steps.filter(pl.col("action_key").is_not_null() & ~pl.col("malformed"))
     known = returns.filter(pl.col("step").is_null() & pl.col("known"))
-    own = (
-        keys.join(calls.select("episode_id", "index", "task_id", "state_key"), on=["episode_id", "index"], how="inner")
+    return (
+        keys.select("episode_id", "index", *_AT)
+        .join(calls.select("episode_id", "index", "task_id", "state_key"), on=["episode_id", "index"], how="inner")
         .join(known.select("episode_id"), on="episode_id", how="semi")
-        .sort("episode_id", "index")
     )
+
+
+def _best(own: pl.DataFrame, shown: Shown, least: float) -> pl.DataFrame:
+    """Return the alternative of each state and action that differs from it with most certainty, if one does.
+
+    All calls of a state and action have the same alternatives, with the same posteriors: each is computed once.
+    """
     cells = shown.values.cells[1].select("state", "action", "n", "total", "voters")
-    others = shown.alternatives.join(cells, on=["state", "action"], how="inner")
+    others = shown.alternatives.select("state", "action", "user", "message", "slots")
     rows = (
-        own.join(cells, left_on=["state_1", "action_1"], right_on=["state", "action"], how="inner")
-        .join(others, left_on="state_1", right_on="state", how="inner", suffix="_other")
+        own.select(_AT)
+        .unique(maintain_order=True)
+        .join(cells, left_on=_AT, right_on=["state", "action"], how="inner")
+        .join(
+            others.join(cells, on=["state", "action"], how="inner"),
+            left_on="state_1",
+            right_on="state",
+            how="inner",
+            suffix="_other",
+        )
         .filter(pl.col("action") != pl.col("action_1"))
     )
+    compared = _compared(rows, shown).filter(pl.col("p_better") >= least)
+    best = compared.sort("p_better", "margin", "action", descending=[True, True, False])
+    return best.unique(_AT, keep="first", maintain_order=True)
+
+
+def _compared(rows: pl.DataFrame, shown: Shown) -> pl.DataFrame:
+    """Return actions next to alternatives with the posterior of the better one."""
     columns = ("n", "total", "n_other", "total_other")
     sums = Sides(*(rows[name].to_numpy().astype(np.float64) for name in columns))
     model = shown.values.model

@@ -16,7 +16,7 @@ from typing import Any
 
 import polars as pl
 
-from flywheel.contracts import polars_schema
+from flywheel.contracts import frame_of, polars_schema
 from flywheel.errors import ExtensionError
 from flywheel.records import PreferencePair, Split, canonical_json, content_id
 from flywheel.stages.datasets.context import StepContext, call_id, contexts
@@ -53,7 +53,6 @@ def _numbered(message: dict[str, Any], kept: tuple[str, ...], first_call: int) -
 
 def finish(rows: list[dict[str, Any]], episodes: pl.DataFrame) -> pl.DataFrame:
     """Return the rows as a frame of pairs: with ids, the chosen side's tools and user, and the split of both sides."""
-    schema = polars_schema(PreferencePair)
     facts = {row[0]: row[1:] for row in episodes.select("episode_id", "split", "tools", "user").iter_rows()}
     for row in rows:
         split, row["tools"], user = facts[row["chosen_episode"]]
@@ -61,7 +60,7 @@ def finish(rows: list[dict[str, Any]], episodes: pl.DataFrame) -> pl.DataFrame:
         row["split"] = split if split == other else Split.BETWEEN.value
         row["users"] = sorted({name for name in (user, other_user, row.get("editor")) if name})
         row["pair_id"] = _id(row)
-    return pl.DataFrame([{name: row.get(name) for name in schema} for row in rows], schema=schema)
+    return frame_of(rows, PreferencePair)
 
 
 def _id(row: dict[str, Any]) -> str:
