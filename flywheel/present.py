@@ -213,6 +213,8 @@ def served_by(served: ServedBy) -> list[str]:
     """Return sentences on the server that answered: which it is, and how far it answers as transformers does."""
     version = f" {served.version}" if served.version else ""
     lines = [f"{served.kind}{version} at {served.endpoint} answered, as {served.candidate} and {served.baseline}"]
+    if served.kind == "openai":
+        lines.append("this kind of server does not state which weights are behind a name: a change there is not seen")
     if found := served.agreement:
         lines.append(
             f"{found.same:,} of {count(found.prompts, 'greedy answer')} are those of transformers here, "

@@ -38,6 +38,7 @@ class PolicyServer:
     busy: int = 0  # requests that it refuses as too many, first
     dies_after: int = -1  # answers
     answers_as: str = ""  # another model's name
+    holds: threading.Event | None = None  # until which it answers nothing
     begins: int = 0  # tokens that it puts before a prompt
     calls: list[dict[str, Any]] = field(default_factory=list)  # that its parser finds in every answer of the chat API
     seen: list[tuple[str, Any]] = field(default_factory=list)
@@ -116,6 +117,8 @@ class _Handler(BaseHTTPRequestHandler):
             state.most_at_once = max(state.most_at_once, state.at_once)
             busy, state.busy = state.busy > 0, max(0, state.busy - 1)
             answers = len([1 for path, _ in state.seen if path in _ANSWERING])
+        if state.holds is not None and self.path in _ANSWERING:
+            state.holds.wait(20)
         known = not state.key or self.headers.get("Authorization") == f"Bearer {state.key}"
         try:
             if 0 <= state.dies_after < answers:

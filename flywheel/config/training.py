@@ -43,8 +43,23 @@ class LoraConfig(Section):
 
     r: int = Field(default=16, ge=1, description="Rank.")
     alpha: int = Field(default=32, ge=1, description="Scale numerator; the update is scaled by alpha / r.")
+    rslora: bool = Field(default=False, description="Scale the update by alpha / sqrt(r) instead (rank-stabilised).")
+    dora: bool = Field(
+        default=False,
+        description="Learn the length of each row of the weights apart from its direction (DoRA). Slower; few servers "
+        "take it other than merged.",
+    )
     dropout: float = Field(default=0.0, ge=0, lt=1, description="Dropout on the adapter's input.")
-    target_modules: str | list[str] = Field(default="all-linear", description="Layers that get an adapter.")
+    target_modules: str | list[str] = Field(
+        default="all-linear",
+        description="Layers that get an adapter: all but the head, names (['q_proj', 'v_proj']), or a regular "
+        "expression of full names.",
+    )
+
+    @property
+    def reach(self) -> float:
+        """How far one step of a given rate moves a layer, relative to others: the update's scale times its rank."""
+        return self.alpha * math.sqrt(self.r) if self.rslora else self.alpha
 
 
 class BackendConfig(Section):
@@ -277,14 +292,16 @@ class TrainConfig(Section):
     trl: dict[str, Any] = Field(default={}, description="Passed verbatim to TRL's config; unknown keys are refused.")
 
     def learning_rate(self, method: Method) -> float:
-        """Return the peak learning rate of a method: as it is set, or by the rows of a step and the adapter's alpha.
+        """Return the peak learning rate of a method: as it is set, or by the rows of a step and the adapter's reach.
 
-        Adam's steps have the size of the rate whatever the gradient's, so the root of the rows keeps their noise, and a
-        LoRA update is scaled by alpha: at one alpha the rank does not change it (docs/training.md).
+        Adam's steps have the size of the rate whatever the gradient's, so the root of the rows keeps their noise
+        (Malladi et al. 2022, arXiv 2205.10287), and `r` components of a LoRA update add up, each scaled by alpha / r:
+        at one alpha the rank does not change it. With rsLoRA, whose scale is alpha / sqrt(r), it grows with the root
+        of the rank (docs/training.md).
         """
         given = float(getattr(self, self.rate_key(method)))
         rows = self.batch_size * self.accumulation
-        return given or METHODS[method].peak * math.sqrt(rows / 4) * 32 / self.lora.alpha
+        return given or METHODS[method].peak * math.sqrt(rows / 4) * 32 / self.lora.reach
 
     def rate_key(self, method: Method) -> str:
         """Return the key of a method's learning rate."""

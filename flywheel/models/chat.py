@@ -109,6 +109,12 @@ def _thought(message: Mapping[str, Any], thinks: str) -> dict[str, str]:
     return {thinks: str(thought)} if thought else {}
 
 
+def _for_api(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message with its thought also under the name by which servers take it."""
+    thought = next((message[name] for name in NAMES if name in message), None)
+    return {**message, **({NAMES[0]: thought} if thought else {})}
+
+
 def _context_message(message: Mapping[str, Any]) -> dict[str, str]:
     """Return the words of another speaker as input, under that name: templates know no other speakers."""
     return {"role": "user", "content": f"[{message.get('name') or 'context'}] {message.get('content') or ''}"}
@@ -306,8 +312,9 @@ class ChatFormat:
         """Return messages and tools as OpenAI's chat API takes them, such that the template renders them as here."""
         messages, tools = _defused(list(messages), self._control), _defused(tools, self._control)
         if not self.native_tools:
-            return list(_plain_chat(messages, tools)), None
-        return [native_message(message, as_text=True) for message in messages], tools
+            return [_for_api(message) for message in _plain_chat(messages, tools, self._thinks)], None
+        native = (native_message(message, as_text=True, thinks=self._thinks) for message in messages)
+        return [_for_api(message) for message in native], tools
 
     def conversation(self, messages: Messages, tools: Tools) -> str:
         """Return the text of a conversation that ends with its last message."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flywheel.models.served.policy import ServedSet
 
 
-class _Kept:
+class KeptAnswers:
     """Answers in the store's cache."""
 
     def __init__(self, store: Store) -> None:
@@ -38,7 +38,7 @@ def policies(ctx: Context) -> PolicySet | ServedSet:
     Raises:
         FlywheelError: there is no such model here, or the server does not answer.
     """
-    return open_policies(ctx.config.model, ctx.config.eval, _Kept(ctx.store))
+    return open_policies(ctx.config.model, ctx.config.eval, KeptAnswers(ctx.store))
 
 
 def answerer(ctx: Context) -> list[dict[str, str]]:

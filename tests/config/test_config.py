@@ -19,7 +19,7 @@ def test_without_a_file_the_defaults_hold(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("method", list(METHODS))
 def test_a_rate_follows_the_rows_of_a_step_and_the_adapters_scale(method: Method) -> None:
-    """By the root of the rows and the inverse of alpha, at any rank; one that is set is taken as it is."""
+    """By the root of the rows and the inverse of alpha, at any rank unless rsLoRA scales by its root."""
     peak = METHODS[method].peak
 
     def rate(**train: Any) -> float:
@@ -28,6 +28,7 @@ def test_a_rate_follows_the_rows_of_a_step_and_the_adapters_scale(method: Method
     assert rate() == peak
     assert rate(batch_size=4, accumulation=4) == pytest.approx(2 * peak)
     assert rate(lora={"r": 4, "alpha": 64}) == pytest.approx(peak / 2)
+    assert rate(lora={"r": 64, "rslora": True}) == pytest.approx(peak / 8)
     assert rate(batch_size=1, **{METHODS[method].rate: 3e-4}) == 3e-4
 
 

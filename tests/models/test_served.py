@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import signal
+import socket
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +17,7 @@ from flywheel.errors import ConfigError, EvalError, LikelihoodError, UsageError
 from flywheel.models.policy import PolicySet
 from flywheel.models.scoring import Draw
 from flywheel.models.served.policy import PIECE, ServedSet, open_policies
+from flywheel.models.served.transport import Request
 from pydantic import ValidationError
 from tests.policy_server import PolicyServer, serving
 
@@ -155,7 +161,13 @@ def test_the_chat_api_renders_and_parses_on_the_server(server: PolicyServer, her
         (broken,) = policy.generate(PROMPTS[:1], OFFERED[:1], max_new_tokens=6)
         assert not broken.well_formed
         assert broken.message["tool_calls"][0]["arguments"] is None
-        assert not owner.rendered_otherwise
+        thought = {"role": "assistant", "content": "yes", "reasoning": "It may."}
+        owner.chat._thinks = "thinking"
+        policy.generate([[*PROMPTS[0], thought, *PROMPTS[2]]], [None], max_new_tokens=5)
+        sent = server.seen[-1][1]["messages"][1]
+        assert (sent["thinking"], sent["reasoning_content"]) == ("It may.", "It may.")
+        owner.chat._thinks = ""
+        owner.rendered_otherwise.clear()
         server.begins = 1
         policy.generate(PROMPTS, OFFERED, max_new_tokens=5)
         assert owner.rendered_otherwise == {owner.base_sha256}
@@ -201,6 +213,35 @@ def test_a_busy_server_is_asked_again_and_never_more_at_once_than_allowed(server
         server.busy, server.most_at_once = 1, 0  # the others go on while it waits
         assert len(owner.policy(None, "base").generate(PROMPTS * 3, OFFERED * 3, max_new_tokens=2)) == 12
     assert 1 < server.most_at_once <= 3
+
+
+def test_a_server_that_was_never_there_is_named_at_once(tiny_model: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        nobody = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+    started = time.monotonic()
+    cfg = EvalConfig.model_validate({"endpoint": nobody, "server": {"kind": "sglang"}})
+    with pytest.raises(EvalError, match=re.escape(f"no server at {nobody.removesuffix('/v1')}")) as told:
+        open_policies(ModelConfig(base=str(tiny_model), dtype="float32"), cfg)
+    assert time.monotonic() - started < 5
+    assert "sglang.launch_server" in (told.value.hint or "")
+
+
+def test_ctrl_c_does_not_wait_for_answers_under_way(server: PolicyServer) -> None:
+    with served(server, at_once=2, retries=6) as owner:
+        transport = owner.server.transport
+        released = threading.Event()
+        server.holds = released
+        timer = threading.Timer(1.0, signal.pthread_kill, [threading.get_ident(), signal.SIGINT])
+        started = time.monotonic()
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            owner.policy(None, "base").generate(PROMPTS, OFFERED, max_new_tokens=2)
+        assert time.monotonic() - started < 5
+        asked = [path for path, _ in server.seen if path == "/v1/completions"]
+        released.set()
+        assert len(asked) == 2
+        assert transport.ask(Request("/v1/models"))
 
 
 def test_a_server_that_dies_is_gone_on_with_where_it_was(server: PolicyServer, here: PolicySet) -> None:

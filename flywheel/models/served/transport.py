@@ -6,14 +6,17 @@ what it was sent, so an error shows its status and which known cause it names, n
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
+import socket
 import ssl
+import threading
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,10 +26,19 @@ from flywheel.errors import EvalError, UsageError
 MOST_BYTES = 256 * 2**20  # of one answer
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 30.0
+_CONNECT_S = 10.0  # that a connection may take; an answer has `eval.server.timeout_s`
+_HANGING_UP_S = 0.02
+_START = {
+    "vllm": "`vllm serve BASE --enable-lora`",
+    "sglang": "`python -m sglang.launch_server --model-path BASE --enable-lora`",
+    "llama.cpp": "`llama-server -m BASE.gguf`",
+    "transformers": "`transformers serve`",
+}
 _CAUSES = (
     ("maximum context length", "the prompt is longer than the server's context: start it with a longer one"),
     ("context size", "the prompt is longer than the server's context: start it with a longer one"),
     ("max_lora_rank", "start the server with a larger --max-lora-rank, or train with a smaller [train.lora] r"),
+    ("dora", "this server takes no DoRA: serve the merged model (flywheel deploy merge), or train without lora.dora"),
     ("lora is not enabled", "start the server with adapters enabled (--enable-lora)"),
     ("no adapter found", "the server does not see this folder: map it with [eval.server.paths]"),
     ("no such file", "the server does not see this folder: map it with [eval.server.paths]"),
@@ -80,6 +92,8 @@ class Transport:
         self._path = parts.path.rstrip("/").removesuffix("/v1")
         self._server = cfg.server
         self._idle: list[http.client.HTTPConnection] = []
+        self._asking: set[http.client.HTTPConnection] = set()
+        self._reached = False  # whether it ever answered: before that, there is none
         self.address = f"{parts.scheme}://{parts.netloc}{self._path}"
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if name := cfg.server.key_env:
@@ -87,32 +101,37 @@ class Transport:
                 raise UsageError(f"the environment variable `{name}` is not set", hint="it holds the server's API key")
             self._headers["Authorization"] = f"Bearer {key}"
 
-    def ask(self, request: Request, *, again: bool = True) -> Any:
+    def ask(self, request: Request, *, again: bool = True, ended: threading.Event | None = None) -> Any:
         """Return the answer, a JSON value; a text that is none as a text.
 
         Args:
             request: what to send.
             again: whether it may be sent again when the server is busy, fails or is gone.
+            ended: set where no one waits for the answer any more.
 
         Raises:
             Refused: the server answers with an error, still after all tries.
             EvalError: it does not answer.
         """
-        tries = self._server.retries if again else 0
+        tries, ended = self._server.retries if again else 0, ended or threading.Event()
         for number in range(tries + 1):
             last, wait = number == tries, min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2**number)
             try:
                 status, text, asked_to_wait = self._sent(request)
             except (OSError, http.client.HTTPException) as error:
-                if last or isinstance(error, ssl.SSLCertVerificationError):
+                if not self._reached and isinstance(error, ConnectionRefusedError | socket.gaierror):
+                    raise self._absent(error) from None
+                if last or ended.is_set() or isinstance(error, ssl.SSLCertVerificationError):
                     raise self._silent(error, number + 1) from None
             else:
+                self._reached = True
                 if status < http.HTTPStatus.MULTIPLE_CHOICES:
                     return _value(text)
                 if last or status not in _AGAIN:
                     raise Refused(status, text)
                 wait = max(wait, min(asked_to_wait, 2 * _LONGEST_WAIT_S))
-            time.sleep(wait)
+            if ended.wait(wait):
+                raise EvalError("no one waits for this answer any more")
         raise AssertionError
 
     def each(
@@ -120,16 +139,31 @@ class Transport:
     ) -> None:
         """Send requests side by side; give each answer, with its place, to `read` in the thread that called.
 
-        The first error ends it: what is not yet sent is not sent.
+        The first error ends it, and so does Ctrl-C: what is not yet sent is not sent, and no one waits for the rest.
         """
         pool = ThreadPoolExecutor(max_workers=min(self._server.at_once, max(1, len(requests))))
+        ended, places = threading.Event(), dict[Future[Any], int]()
         try:
-            places = {pool.submit(self.ask, request): place for place, request in enumerate(requests)}
+            for place, request in enumerate(requests):
+                places[pool.submit(self.ask, request, ended=ended)] = place
             for answer in as_completed(places):
                 read(places[answer], answer.result())
                 done()
+        except BaseException:
+            ended.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            while not all(answer.done() for answer in places):  # a thread may be about to connect
+                self._hang_up()
+                time.sleep(_HANGING_UP_S)
+            raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+    def _hang_up(self) -> None:
+        """End the connections on which an answer is waited for, so that their threads end."""
+        for connection in list(self._asking):
+            with contextlib.suppress(OSError, AttributeError):  # none yet, or gone already
+                connection.sock.shutdown(socket.SHUT_RDWR)
 
     def error(self, request: Request, refusal: Refused) -> EvalError:
         """Return the error to show for a refusal."""
@@ -141,13 +175,19 @@ class Transport:
     def _sent(self, request: Request) -> tuple[int, str, float]:
         connection = self._connected()
         body = None if request.body is None else json.dumps(request.body).encode()
+        self._asking.add(connection)
         try:
+            if connection.sock is None:
+                connection.connect()
+                connection.sock.settimeout(self._server.timeout_s)
             connection.request(request.method, self._path + request.path, body, self._headers)
             answer = connection.getresponse()
             raw = answer.read(MOST_BYTES + 1)
         except BaseException:
             connection.close()
             raise
+        finally:
+            self._asking.discard(connection)
         if len(raw) > MOST_BYTES:
             connection.close()
             raise EvalError(f"{self.address} sent an answer of more than {MOST_BYTES:,} bytes")
@@ -160,12 +200,21 @@ class Transport:
             return self._idle.pop()  # in one step, whatever thread
         except IndexError:
             made = http.client.HTTPSConnection if self._tls else http.client.HTTPConnection
-            return made(self._host, self._port, timeout=self._server.timeout_s)
+            return made(self._host, self._port, timeout=min(_CONNECT_S, self._server.timeout_s))
 
     def close(self) -> None:
         """Close the connections that were kept."""
         while self._idle:
             self._idle.pop().close()
+
+    def _absent(self, error: OSError) -> EvalError:
+        """Return the error where no server was ever reached: it names what would start one."""
+        what = "its host has no address" if isinstance(error, socket.gaierror) else "nothing listens there"
+        start = _START.get(self._server.kind, f"{_START['vllm']}, {_START['llama.cpp']} or {_START['transformers']}")
+        return EvalError(
+            f"no server at {self.address}: {what}",
+            hint=f"start it ({start}), correct [eval] endpoint, or remove it to evaluate in this process",
+        )
 
     def _silent(self, error: Exception, tries: int) -> EvalError:
         late = isinstance(error, TimeoutError)

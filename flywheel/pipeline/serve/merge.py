@@ -12,7 +12,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from flywheel.config import ModelConfig
 from flywheel.errors import FlywheelError, UsageError
 from flywheel.io import files
 from flywheel.io.safe_path import users_environment
@@ -47,7 +46,7 @@ def merge_round(ctx: Context, number: int | None, folder: Path, *, gguf: bool = 
         raise UsageError(f"`{folder}` is not empty and not a merged model", hint="pass an empty folder with --to")
     converter = find_converter() if gguf else None
     manifest, cfg = ctx.registry.manifest(number), ctx.config.model
-    base = ModelConfig(base=manifest.base_model, revision=cfg.revision, dtype=cfg.dtype, download=cfg.download)
+    base = cfg.model_copy(update={"base": manifest.base_model})
     if base_identity(base).sha256 != manifest.base_model_sha256:
         raise FlywheelError(f"round {number} was trained on another base model", hint="set [model] base to that model")
     with files.atomic_folder(folder) as partial:

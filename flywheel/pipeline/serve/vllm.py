@@ -25,6 +25,7 @@ _HINTS = (
     ("No adapter found", "the server does not see this folder; mount it there and pass its path with --path"),
     ("LoRA is not enabled", "start vLLM with --enable-lora"),
     ("max_loras", "start vLLM with a larger --max-loras"),
+    ("dora", "vLLM takes no DoRA: serve the merged model (flywheel deploy merge), or train without train.lora.dora"),
     ("unexpected modules", "vLLM adapts fewer layers than were trained: set [train.lora] target_modules"),
 )
 _NO_ENDPOINT = "start vLLM with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True in its environment"

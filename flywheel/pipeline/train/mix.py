@@ -14,7 +14,7 @@ from typing import Any
 from flywheel.io.files import read_rows
 from flywheel.io.user_files import matching_files
 from flywheel.models.load import weights_type
-from flywheel.pipeline.answering import answerer
+from flywheel.pipeline.answering import KeptAnswers, answerer
 from flywheel.pipeline.context import Context
 from flywheel.present import round_name
 from flywheel.records import canonical_json, content_id
@@ -87,7 +87,7 @@ def replayed(ctx: Context, parent: int | None, rows: list[Row]) -> list[Row]:
     if actions is None:
         ctx.say(f"asking {round_name(parent)} for its own actions in {len(tried)} rows of earlier rounds")
         start = StartPolicy(ctx.registry.sound_adapter(parent), round_name(parent), sha256)
-        actions = own_actions(ctx.config, start, asked)
+        actions = own_actions(ctx.config, start, asked, KeptAnswers(ctx.store))
         ctx.store.cache("probe", key, actions)
     own = {row["id"]: message for row, message in zip(tried, actions, strict=True) if message is not None}
     return [{**r, "completion": [own[r["id"]]], "mix": "replayed"} if r["id"] in own else r for r in rows]

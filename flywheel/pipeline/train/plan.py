@@ -13,7 +13,7 @@ from flywheel.config.files import REMOVED
 from flywheel.errors import UsageError
 from flywheel.io import files
 from flywheel.models.load import base_identity, weights_type
-from flywheel.pipeline.answering import answerer
+from flywheel.pipeline.answering import KeptAnswers, answerer
 from flywheel.pipeline.build.registry import stage_of
 from flywheel.pipeline.build.run import changes
 from flywheel.pipeline.context import Context
@@ -69,6 +69,8 @@ def round_config(ctx: Context) -> dict[str, Any]:
         del train[name]
     if "attempts" not in train:
         del train["attempt_tasks"], train["world"]
+    for name in [name for name in ("rslora", "dora") if not train["lora"][name]]:
+        del train["lora"][name]
     for name in [name for name in train if name.startswith("hindsight_") and ctx.config.train.method != "hindsight"]:
         del train[name]
     model = ctx.config.model.model_dump(mode="json") | {"dtype": weights_type(ctx.config.model)}
@@ -174,7 +176,19 @@ def _start(ctx: Context, number: int) -> tuple[int | None, str]:
         return None, "no champion yet"
     if (number - 1) % train.rebase_every == 0:
         return None, f"every {train.rebase_every} rounds one starts afresh from the base"
+    if other := _other_adapter(ctx, champion):
+        return None, f"{other} is not what round {champion} was trained with: its adapter cannot be gone on with"
     return champion, f"round {champion} is champion"
+
+
+def _other_adapter(ctx: Context, champion: int) -> str:
+    """Return the settings of the adapter's shape that differ from those that the champion was trained with."""
+    before, now = (
+        ctx.registry.manifest(champion).config.get("train", {}).get("lora"),
+        round_config(ctx)["train"]["lora"],
+    )
+    keys = sorted(((before or now).keys() | now.keys()) - {"dropout"})
+    return ", ".join(f"train.lora.{key}" for key in keys if before and before.get(key) != now.get(key))
 
 
 # --- the start policy's calls -----------------------------------------------------------------------------------------
@@ -199,7 +213,8 @@ def _well_formed_rate(ctx: Context, parent: int | None, demonstrations: Sequence
         text = f"measuring how often {the_round(parent)} makes a well-formed call"
         ctx.say(f"{text} (at most {len(probe)} prompts)")
         start = StartPolicy(ctx.registry.sound_adapter(parent), round_name(parent), sha256)
-        cached = well_formed(ctx.config, start, probe, lambda done, of: ctx.progress(text, done, of))
+        kept = KeptAnswers(ctx.store)
+        cached = well_formed(ctx.config, start, probe, lambda done, of: ctx.progress(text, done, of), kept)
         ctx.store.cache("probe", key, list(cached))
     good, tried = cached
     return float(good / tried)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from flywheel.config import Config
 from flywheel.models.scoring import Watch
-from flywheel.models.served.policy import open_policies
+from flywheel.models.served.policy import Memory, open_policies
 from flywheel.stages.evaluate.checks.calls import same_calls
 from flywheel.stages.evaluate.window import Ask, fits
 
@@ -33,6 +33,7 @@ def well_formed(
     start: StartPolicy,
     prompts: Sequence[tuple[Any, Any]],
     watch: Watch = lambda _done, _of: None,
+    memory: Memory | None = None,
 ) -> tuple[int, int]:
     """Return after how many prompts the policy's greedy action is a well-formed tool call, and how many were tried.
 
@@ -44,9 +45,10 @@ def well_formed(
         start: the policy.
         prompts: pairs of a prompt (messages) and its tools, at least one.
         watch: gets how many prompts are done, and of how many.
+        memory: where answers of a server are kept.
     """
     parts, tried, good = min(PARTS, len(prompts)), 0, 0
-    with open_policies(config.model, config.eval) as owner:
+    with open_policies(config.model, config.eval, memory) as owner:
         policy = owner.policy(start.adapter, start.name, start.sha256)
         for end in (len(prompts) * number // parts for number in range(1, parts + 1)):
             if certain(good, tried, len(prompts), config.train.cold_start_below):
@@ -70,7 +72,10 @@ def certain(good: int, tried: int, of: int, least: float) -> bool:
 
 
 def own_actions(
-    config: Config, start: StartPolicy, states: Sequence[tuple[Any, Any, dict[str, Any]]]
+    config: Config,
+    start: StartPolicy,
+    states: Sequence[tuple[Any, Any, dict[str, Any]]],
+    memory: Memory | None = None,
 ) -> list[dict[str, Any] | None]:
     """Return the policy's greedy action after each prompt where its calls are the known good ones, else None.
 
@@ -78,9 +83,10 @@ def own_actions(
         config: the model and evaluation sections.
         start: the policy.
         states: a prompt (messages), its tools, and the known good action (an assistant message with calls).
+        memory: where answers of a server are kept.
     """
     room = config.eval.max_new_tokens
-    with open_policies(config.model, config.eval) as owner:
+    with open_policies(config.model, config.eval, memory) as owner:
         policy = owner.policy(start.adapter, start.name, start.sha256)
         able = [n for n, fit in enumerate(fits(policy, [Ask(p, t) for p, t, _ in states], room)) if fit]
         generated = policy.generate([states[n][0] for n in able], [states[n][1] for n in able], max_new_tokens=room)

@@ -131,6 +131,8 @@ def _adapted(spec: TrainSpec, base: Any) -> Any:
         r=lora.r,
         lora_alpha=lora.alpha,
         lora_dropout=lora.dropout,
+        use_rslora=lora.rslora,
+        use_dora=lora.dora,
         target_modules=lora.target_modules,
         task_type="CAUSAL_LM",
     )

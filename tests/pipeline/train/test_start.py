@@ -50,6 +50,26 @@ def test_a_round_starts_from_the_champion_or_afresh(
     assert (plan.round, plan.parent, plan.start_reason) == (4, parent, reason)
 
 
+def test_an_adapter_of_another_shape_is_not_gone_on_with(project: Project) -> None:
+    """A champion's adapter keeps its own rank and scale, whatever the configuration asks for by now."""
+    champion, lora = (
+        project.registry.manifest(2),
+        {"r": 16, "alpha": 32, "dropout": 0.1, "target_modules": "all-linear"},
+    )
+    project.registry.save(champion.model_copy(update={"config": {"train": {"lora": lora}}}))
+    train = project.config.train.model_copy(update={"rebase_every": 5})
+    starts = {}
+    for dora in (False, True):
+        shape = train.lora.model_copy(update={"dora": dora})
+        config = project.config.model_copy(update={"train": train.model_copy(update={"lora": shape})})
+        plan = Project(project.folder, config=config).plan()
+        starts[dora] = plan.parent, plan.start_reason
+        assert ("dora" in plan.config["train"]["lora"]) == dora
+    assert starts[False] == (2, "round 2 is champion")
+    assert starts[True][0] is None
+    assert starts[True][1].startswith("train.lora.dora is not what round 2 was trained with")
+
+
 def test_a_removed_key_at_its_fixed_value_is_no_change() -> None:
     now = {"model": {}, "train": {"seed": 0}}
     kept, changed = ({"model": {}, "train": {"seed": 0, "grpo_shift": shift}} for shift in (0.1, 0.2))

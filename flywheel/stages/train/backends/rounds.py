@@ -119,7 +119,8 @@ def _whole(job: Job, adapter: Path) -> Path:
             f"{job.backend.title} left an adapter without the rank and the alpha of a LoRA", hint="see docs/backends.md"
         )
     lora, start = job.spec.config.train.lora, job.spec.start_adapter
-    wanted = {"r": lora.r, "lora_alpha": lora.alpha} if start is None else read_json(start / "adapter_config.json")
+    fresh = {"r": lora.r, "lora_alpha": lora.alpha, "use_rslora": lora.rslora, "use_dora": lora.dora}
+    wanted = fresh if start is None else read_json(start / "adapter_config.json")
     for name in _SCALE:
         if (config.get(name) or None) != (wanted.get(name) or None):
             raise TrainError(

@@ -115,6 +115,8 @@ def _settings(job: Job) -> dict[str, Any]:
         "lora_rank": train.lora.r,
         "lora_alpha": train.lora.alpha,
         "lora_dropout": train.lora.dropout,
+        **({"use_rslora": True} if train.lora.rslora else {}),
+        **({"use_dora": True} if train.lora.dora else {}),
         "target_modules": [targets] if isinstance(targets, str) else targets,
         "learning_rate": train.learning_rate(spec.method),
         "lr_scheduler_type": "linear",
