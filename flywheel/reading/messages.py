@@ -6,6 +6,7 @@ whose tool results are messages of their own, with the name of the tool (found b
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, TypeVar
@@ -16,11 +17,13 @@ from flywheel.extensions import BadRecordError
 from flywheel.reading.memo import cached_by_content
 from flywheel.reading.status import FAILED, OK, UNKNOWN, tool_status
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, literal, text
+from flywheel.records import texts_in
 
 Message = dict[str, Any]
 T = TypeVar("T")
 
 LITELLM_REDACTED = "redacted-by-litellm"
+MARK = re.compile(r"\[(?:image|audio|video|file) [0-9a-f]{12}\]")  # of an image or file that ingest took out
 # What replaces content that the writer of the log redacted.
 REDACTED = ("__REDACTED__", "<redacted>", "[REDACTED]", LITELLM_REDACTED)
 
@@ -316,6 +319,8 @@ def _part_text(part: Any) -> str | None:
         if isinstance(value, str):
             return value
         return None if kind in _TEXT_PARTS else _json(part)
+    if (mark := next((leaf for leaf in texts_in(part) if MARK.fullmatch(leaf)), None)) is not None:
+        return mark
     return f"[{kind}]" if isinstance(kind, str) and kind.isidentifier() else _json(part)
 
 

@@ -33,6 +33,7 @@ from flywheel.records.episodes import (
 from flywheel.records.estimates import OffPolicyEstimate, refused_alike
 from flywheel.records.events import (
     SETTINGS,
+    Attachment,
     EventKind,
     Feedback,
     Link,
@@ -82,6 +83,7 @@ __all__ = [
     "Agreement",
     "Alternative",
     "Asked",
+    "Attachment",
     "BackendRun",
     "BaselineRow",
     "CaseGap",

@@ -42,6 +42,18 @@ class ToolCall(Record):
     )
 
 
+class Attachment(Record):
+    """An image, a recording or a file that a message holds: what is kept of it, never its bytes."""
+
+    kind: Literal["image", "audio", "video", "file"] = Field(description="What it is.")
+    media_type: str | None = Field(default=None, description="Its MIME type, as logged or by its first bytes.")
+    source: str = Field(
+        description="inline: its bytes were in the log; else its URL without query and user, or PROVIDER:ID."
+    )
+    sha256: str | None = Field(default=None, description="Of the bytes; null where the log does not have them.")
+    size_bytes: int | None = Field(default=None, ge=0, description="Of the bytes; null where the log has none.")
+
+
 class Message(Record):
     """One chat message in the normal form that every reader produces and every trainer consumes.
 
@@ -59,6 +71,10 @@ class Message(Record):
         default=None, description="On role=tool: the tool's name (joined by call id); on role=context: who speaks."
     )
     status: ToolStatus | None = Field(default=None, description="On role=tool: how the call ended.")
+    attachments: list[Attachment] | None = Field(
+        default=None,
+        description="Images and files that it holds; its text has a mark for each, as `[image 3f2a09c4b51e]`.",
+    )
 
 
 class LogEvent(Row):
@@ -78,8 +94,8 @@ class LogEvent(Row):
       pieces without any, are joined in order), "copied": true where another conversation holds the same call (a fork):
       its tokens and cost count there, "summary": true where it is a whole trace's own input and output,
       used only if the trace (by its id; without one the conversation) has no other call}
-    - tool_call: {"arguments": {...}} a call seen apart from a model message (a span).
-    - tool_result: {"content": str, "status": ToolStatus (required), "error_type", "latency_s"}
+    - tool_call: {"arguments": {...}, "attachments"} a call seen apart from a model message (a span).
+    - tool_result: {"content": str, "status": ToolStatus (required), "error_type", "latency_s", "attachments"}
     - feedback: {"name": str (required; thumbs, rating, edit, retry, export, copy, apply, undo, comment, escalation,
       ...), "value": float, "label": str, "comment": str, "text": the accepted or edited output, "target": "call" |
       "step" | "trace" | "session" | "response", "target_id": str, "annotator": "human" | "llm" | "code" | "implicit"}

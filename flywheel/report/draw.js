@@ -123,6 +123,13 @@ const draw = (() => {
     return out;
   }
 
+  // An image or a file that the log held: what is kept of it.
+  function attachment(held) {
+    const size = typeof held.size_bytes === "number" && `${held.size_bytes.toLocaleString("en")} bytes`;
+    const hash = held.sha256 && `SHA-256 ${short(clean(held.sha256), 12)}`;
+    return [held.kind, held.media_type, size, hash, held.source].filter(Boolean).map((fact) => short(clean(fact), 120)).join(" · ");
+  }
+
   function messageView(message, statuses) {
     const role = short(clean(message.role ?? "message"), 20);
     const from = ["tool", "context"].includes(message.role) && message.name ? `${role} · ${short(clean(message.name), 80)}` : role;
@@ -131,6 +138,7 @@ const draw = (() => {
     const body = [];
     if (message.reasoning) body.push(make("details", "", make("summary", "", "Reasoning"), block(message.reasoning, "prose")));
     if (message.content) body.push(message.role === "tool" ? block(indented(clean(message.content))) : block(message.content, "prose"));
+    for (const held of list(message.attachments)) body.push(make("p", "note", attachment(held ?? {})));
     list(message.tool_calls).forEach((call, i) => body.push(callView(call ?? {}, list(statuses)[i])));
     const known = ["system", "user", "assistant", "tool"].includes(message.role) ? message.role : "other";
     if (message.role === "system") return make("details", "message system", make("summary", "role", from), ...body);

@@ -86,7 +86,8 @@ def _message(parts: Sequence[Mapping[str, Any]], joint: str) -> dict[str, Any]:
     calls = [call for part in parts for call in part.get("tool_calls") or () if isinstance(call, dict)]
     if calls:
         message["tool_calls"] = calls if joint else _assembled(calls)
-    return message
+    attachments = [held for part in parts for held in part.get("attachments") or ()]
+    return message | ({"attachments": attachments} if attachments else {})
 
 
 def _assembled(deltas: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -272,7 +272,7 @@ class _Walker:
             self.out.uncounted[IN_MESSAGE] += 1
         else:
             self.out.tags.add("call_without_message")
-            self._act(event.event_id, {"role": "assistant", "tool_calls": [call]})
+            self._act(event.event_id, {"role": "assistant", "tool_calls": [call], **_attached(event)})
 
     def _tool_result(self, event: Event) -> None:
         call_id = event.tool_call_id or ""
@@ -281,7 +281,7 @@ class _Walker:
         content = event.payload.get("content")
         message: dict[str, Any] = {"role": "tool", "content": content if isinstance(content, str) else ""}
         extra = {"tool_call_id": call_id, "name": name, "status": status}
-        message |= {key: value for key, value in extra.items() if value}
+        message |= {key: value for key, value in extra.items() if value} | _attached(event)
         if self.results.result(Result(call_id, name, status, event.event_id, is_event=True, message=message)):
             self.pending.append(message)
 
@@ -299,6 +299,12 @@ class _Walker:
                 status = str(message.get("status") or ToolStatus.UNKNOWN.value)
                 name = str(message.get("name") or "")
                 self.results.result(Result(call_id, name, status, event_id, is_event=False, message=message))
+
+
+def _attached(event: Event) -> dict[str, Any]:
+    """Return what an event names of images and files, as a field of its message."""
+    attachments = event.payload.get("attachments")
+    return {"attachments": attachments} if attachments else {}
 
 
 def _is_left_out(message: dict[str, Any], history: Messages) -> bool:

@@ -9,6 +9,7 @@ chat templates demand): the log's random ids would make equal prompts differ and
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
@@ -20,11 +21,36 @@ from flywheel.stages.common.canonical import as_canonical
 _UNFIT = ("truncated", "content_missing", "unreadable_content", "redacted", "history_missing", "partial", "suspect")
 UNFIT = "cut off in the log, or suspect"
 PROVISIONAL = "not mature yet, evidence may still arrive"
+NEEDS_IMAGE = "needs an image"  # or a recording or file: messages keep references to them, which no template renders
+_ATTACHED = '"attachments":[{'
 
 
 def unfit(episodes: pl.DataFrame) -> list[str]:
     """Return the episodes whose messages the log cut off or blacked out, or whose reward is suspect."""
     return episodes.filter(pl.col("tags").list.eval(pl.element().is_in(_UNFIT)).list.any())["episode_id"].to_list()
+
+
+def needing_images(steps: pl.DataFrame) -> pl.DataFrame:
+    """Return the steps (`episode_id`, `index`) whose prompt or action holds an image or a file.
+
+    Args:
+        steps: rows of the steps table; complete episodes.
+    """
+    may_hold = pl.any_horizontal(
+        pl.col(name).str.contains(_ATTACHED, literal=True) for name in ("observation", "action")
+    )
+    few = steps.filter(may_hold.any().over("episode_id")).sort("episode_id", "index")
+    rows = few.select("observation", "action").iter_rows()
+    holds = [_holds(observation) or _holds(f"[{action}]") for observation, action in rows]
+    context = few.select(pl.col("resets_context").cast(pl.Int64).cum_sum().over("episode_id")).to_series()
+    marked = few.select("episode_id", "index").with_columns(_context=context, _holds=pl.Series(holds, dtype=pl.Boolean))
+    seen = pl.col("_holds").cast(pl.Int8).cum_max().over("episode_id", "_context") > 0
+    return marked.filter(seen).select("episode_id", "index")
+
+
+def _holds(messages: str) -> bool:
+    """Whether a message names an attachment; a call's own arguments may have a field of that name."""
+    return _ATTACHED in messages and any(message.get("attachments") for message in json.loads(messages))
 
 
 class Fragment(NamedTuple):

@@ -17,7 +17,7 @@ from flywheel.contracts import frame_of
 from flywheel.funnel import Funnel
 from flywheel.models.calls import is_reproducible
 from flywheel.records import Example, ToolStatus, canonical_json, content_id
-from flywheel.stages.datasets.context import PROVISIONAL, UNFIT, contexts, unfit
+from flywheel.stages.datasets.context import NEEDS_IMAGE, PROVISIONAL, UNFIT, contexts, needing_images, unfit
 from flywheel.stages.datasets.edits import corrected
 from flywheel.stages.datasets.grounding import ungrounded
 
@@ -36,6 +36,8 @@ def build_examples(
     funnel.considered += steps.height + edited.height
     complete = funnel.drop(steps, pl.col("episode_id").is_in(unfit(episodes)), UNFIT)
     edited = funnel.drop(edited, pl.col("episode_id").is_in(unfit(episodes)), UNFIT)
+    shown = needing_images(steps)
+    complete, edited = (_without(frame, shown, funnel) for frame in (complete, edited))
     labelled = _label(_with_returns(complete, returns), funnel)
     parts = [_rows(labelled, episodes, steps), _demonstrations(edited, episodes, steps, funnel)]
     rows = _one_per_text(pl.concat(parts), funnel)
@@ -44,6 +46,12 @@ def build_examples(
     for label, name in ((True, "desirable"), (False, "undesirable")):
         funnel.note(name, rows.filter(pl.col("label") == label).height)
     return rows.sort("example_id")
+
+
+def _without(steps: pl.DataFrame, shown: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
+    """Drop the steps that need an image."""
+    marked = steps.join(shown.with_columns(_shown=pl.lit(value=True)), on=["episode_id", "index"], how="left")
+    return funnel.drop(marked, pl.col("_shown"), NEEDS_IMAGE).drop("_shown")
 
 
 def _with_returns(steps: pl.DataFrame, returns: pl.DataFrame) -> pl.DataFrame:

@@ -24,7 +24,15 @@ from flywheel.models.calls import is_reproducible
 from flywheel.records import Group, content_id
 from flywheel.stages.common.canonical import dump
 from flywheel.stages.common.sampling import Drawn, behaviour, draws
-from flywheel.stages.datasets.context import PROVISIONAL, UNFIT, Fragment, episode_fragments, unfit
+from flywheel.stages.datasets.context import (
+    NEEDS_IMAGE,
+    PROVISIONAL,
+    UNFIT,
+    Fragment,
+    episode_fragments,
+    needing_images,
+    unfit,
+)
 
 STD_EPSILON = 1e-4  # as GRPO implementations have it
 LONG = 10  # steps from which an early step's share of the return is discounted
@@ -83,7 +91,10 @@ def build_groups(
     """
     rewards = rewards or RewardsConfig()
     funnel.considered += episodes.height
-    attempts = _attempts(episodes, returns, funnel)
+    shown = needing_images(steps)["episode_id"].unique()
+    attempts = funnel.drop(
+        _attempts(episodes, returns, funnel), pl.col("episode_id").is_in(shown.implode()), NEEDS_IMAGE
+    )
     fragments = dict(episode_fragments(steps.filter(pl.col("episode_id").is_in(attempts["episode_id"].to_list()))))
     attempts = _with_signature(attempts, fragments, cfg, funnel)
     attempts = _sized(attempts, cfg, funnel)

@@ -17,7 +17,7 @@ import polars as pl
 
 from flywheel.extensions import Holdout
 from flywheel.records import ToolStatus, content_id
-from flywheel.stages.datasets.context import contexts
+from flywheel.stages.datasets.context import contexts, needing_images
 
 GOOD_CREDIT = 0.1
 SUPPORT = 2  # episodes through an action before its credit counts
@@ -105,6 +105,7 @@ def _states(holdout: Holdout) -> dict[str, _State]:
     rows = (
         holdout.steps.filter(pl.col("action_key").is_not_null())
         .join(holdout.episodes.select("episode_id"), on="episode_id", how="semi")
+        .join(needing_images(holdout.steps), on=["episode_id", "index"], how="anti")
         .join(outcomes, on="episode_id", how="left")
         .join(credit, on=["episode_id", "index"], how="left")
         .with_columns(sound=~(pl.col("malformed") | failed), n_support=pl.col("n_support").fill_null(0))

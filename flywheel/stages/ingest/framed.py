@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from operator import not_
 from typing import Any, NamedTuple
 
 import orjson
 
+from flywheel.stages.ingest.attachments import may_hold
 from flywheel.stages.ingest.jsontext import BadJsonError, dumps, loads
 
 Row = tuple[Any, ...]  # values in the order of LogEvent's fields
@@ -55,13 +57,13 @@ class Lines(NamedTuple):
     def records(self) -> Iterator[Record | Bad]:
         """Yield each line that is not blank, parsed."""
         number = self.number - 1
-        for line, raw in enumerate(self.raws, self.first):
+        for line, (raw, plain) in enumerate(zip(self.raws, map(not_, may_hold(self.raws)), strict=True), self.first):
             if not raw or raw.isspace():
                 continue
             number += 1
             if self.exact:
                 try:
-                    yield Record(line, orjson.loads(raw), raw, (), number)
+                    yield Record(line, orjson.loads(raw), raw, (), number, plain)
                     continue
                 except orjson.JSONDecodeError:
                     pass
@@ -70,17 +72,21 @@ class Lines(NamedTuple):
             except BadJsonError:
                 yield Raw(line, raw.strip(), number).parse()  # positions in the line are given without the blanks
             else:
-                yield Record(line, value, raw, tags, number)
+                yield Record(line, value, raw, tags, number, plain)
 
 
 class Record(NamedTuple):
-    """One record that is valid JSON; `raw` is its text, or None where the file has none (Parquet)."""
+    """One record that is valid JSON.
+
+    `raw` is its text, or None where the file has none (Parquet); `plain`: nothing in it could be an image or a file.
+    """
 
     line: int
     value: Any
     raw: bytes | None
     tags: tuple[str, ...]
     number: int
+    plain: bool = False
 
     def bad(self, reason: str, detail: str) -> Bad:
         """Return this record as a refused one."""

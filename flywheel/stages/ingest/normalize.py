@@ -18,6 +18,7 @@ from flywheel.errors import where
 from flywheel.extensions import BadRecordError, Reader
 from flywheel.reading.values import as_list
 from flywheel.records import ID_HEX, EventKind, LogEvent, content_id, is_name
+from flywheel.stages.ingest.attachments import with_references, without_contents
 from flywheel.stages.ingest.detect import READER_FAULTS
 from flywheel.stages.ingest.framed import Bad, Record, Row
 from flywheel.stages.ingest.jsontext import dumps
@@ -50,13 +51,15 @@ class Normalizer:
     def rows(self, record: Record) -> list[Row] | Bad:
         """Return a record's raw rows, none if nothing of an agent is in it, or its refusal."""
         try:
-            return [self._raw(event, record) for event in self._events(record)]
+            value, references = (record.value, {}) if record.plain else without_contents(record.value)
+            read = self._events(value, record.number)
+            return [self._raw(with_references(event, references), record) for event in read]
         except BadRecordError as error:
             return record.bad(error.reason, error.detail)
 
-    def _events(self, record: Record) -> Iterable[dict[str, Any]]:
+    def _events(self, value: Any, number: int) -> Iterable[dict[str, Any]]:
         try:
-            return list(self._reader.read(record.value, record.number))
+            return list(self._reader.read(value, number))
         except READER_FAULTS as error:
             raise BadRecordError("bad_record", f"reader {self._reader.name} fails: {where(error)}") from None
 

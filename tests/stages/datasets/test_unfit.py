@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from flywheel.config import GroupsConfig, PairsConfig
 from flywheel.funnel import Funnel
-from flywheel.stages.datasets.context import UNFIT
+from flywheel.stages.datasets.context import NEEDS_IMAGE, UNFIT, needing_images
 from flywheel.stages.datasets.examples import build_examples
 from flywheel.stages.datasets.groups import build_groups
 from flywheel.stages.datasets.pairs import build_pairs, sibling
@@ -58,3 +58,33 @@ def test_other_tags_change_nothing(frames: Make, stage: str) -> None:
     episodes, steps, returns = frames([attempt("a", "good", 0.95), attempt("b", "bad", 0.05)])
     tagged = episodes.with_columns(tags=pl.Series([["context_reset", "streamed"], ["paired_by_order"]]))
     assert made_from((tagged, steps, returns), stage) == made_from((episodes, steps, returns), stage)
+
+
+HELD = '"attachments":[{"kind":"image","source":"inline"}],'
+
+
+def showing(steps: pl.DataFrame, episode: str, index: int) -> pl.DataFrame:
+    """Return steps of which one shows its user's image."""
+    here = (pl.col("episode_id") == episode) & (pl.col("index") == index)
+    shown = pl.col("observation").str.replace('"content":', f'{HELD}"content":', literal=True)
+    return steps.with_columns(observation=pl.when(here).then(shown).otherwise("observation"))
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_row_that_needs_an_image_is_refused_and_counted(frames: Make, stage: str) -> None:
+    episodes, steps, returns = frames([attempt("a", "good", 0.95), attempt("b", "bad", 0.05)])
+    funnel = Funnel()
+    before = STAGES[stage]((episodes, steps, returns), funnel)
+    assert (before.height > 0, funnel.dropped[NEEDS_IMAGE]) == (True, 0)
+    rows = STAGES[stage]((episodes, showing(steps, "a", 0), returns), funnel := Funnel())
+    funnel.check(stage)
+    assert funnel.dropped[NEEDS_IMAGE] > 0
+    assert HELD not in str(rows.to_dicts())
+
+
+def test_an_image_is_needed_until_the_context_is_replaced(frames: Make) -> None:
+    turns = [{"user": "go", "call": ("look", {"attachments": [{"kind": "image"}]})}] * 2
+    _, steps, _ = frames([{"id": "e", "steps": [*turns, {"user": "anew", "say": "ok", "resets": True}, {"say": "so"}]}])
+    assert needing_images(steps).is_empty()  # a field of a call's arguments is none
+    for index, needy in ((0, [0, 1]), (1, [1]), (2, [2, 3])):
+        assert needing_images(showing(steps, "e", index))["index"].to_list() == needy

@@ -16,7 +16,7 @@ from flywheel.contracts import polars_schema
 from flywheel.extensions import PairBuilder
 from flywheel.funnel import Funnel
 from flywheel.records import PreferencePair
-from flywheel.stages.datasets.context import UNFIT, contexts, unfit
+from flywheel.stages.datasets.context import NEEDS_IMAGE, UNFIT, contexts, needing_images, unfit
 from flywheel.stages.datasets.pairs.believed import BACKED, POOLED, Shown, believed
 from flywheel.stages.datasets.pairs.facts import Facts
 from flywheel.stages.datasets.pairs.filters import FILTERS, by_numbers, first_reason
@@ -61,6 +61,7 @@ def build_pairs(  # noqa: PLR0913, PLR0917 - the tables, and what the whole log 
     complete = funnel.drop(
         candidates, pl.col("chosen_episode").is_in(bad) | pl.col("rejected_episode").is_in(bad), UNFIT
     )
+    complete = _without(complete, needing_images(steps), funnel)
     worthwhile = _refused(complete, by_numbers(returns, cfg), funnel)
     facts = Facts(episodes, steps, returns, cfg, contexts(steps, steps_of(worthwhile)))
     pairs = limit(_filter(written(worthwhile, episodes, steps, facts.contexts), facts, funnel), cfg, funnel)
@@ -85,6 +86,17 @@ def _pooled(  # noqa: PLR0913, PLR0917 - the tables, and what is already compare
     return found.with_columns(_rank=pl.lit(candidates["_rank"].max()) + 1, _builder=pl.lit(POOLED)).select(
         pl.col(name).cast(kind) for name, kind in candidates.schema.items()
     )
+
+
+def _without(pairs: pl.DataFrame, shown: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
+    """Drop the pairs of which either side needs an image."""
+    if shown.is_empty():
+        return pairs
+    needy = set(shown.iter_rows())
+    sides = pairs.select("chosen_episode", "chosen_step", "rejected_episode", "rejected_step").iter_rows()
+    marks = [(chosen, at) in needy or (rejected, there) in needy for chosen, at, rejected, there in sides]
+    marked = pairs.with_columns(_shown=pl.Series(marks, dtype=pl.Boolean))
+    return funnel.drop(marked, pl.col("_shown"), NEEDS_IMAGE).drop("_shown")
 
 
 def _proposed(frame: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
