@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
 from flywheel.errors import FlywheelError, PrefixError, TemplateError
@@ -224,6 +225,8 @@ class ChatFormat:
         if not tokenizer.chat_template:
             raise FlywheelError("the base model has no chat template", hint="choose an instruction-tuned base model")
         self.tokenizer = tokenizer
+        self._prompt: tuple[Sequence[Mapping[str, Any]], Tools, str | None] = ((), None, None)
+        self._tools: tuple[Tools, Tools] = (None, None)
         special = {str(t) for t in tokenizer.added_tokens_decoder.values() if t.special}
         self._thinks = way_of_thinking(self._untooled, tokenizer.get_added_vocab())
         special |= {OPEN, CLOSE} if self._thinks else set()
@@ -284,12 +287,19 @@ class ChatFormat:
         return str(text)
 
     def _render(self, messages: Messages, tools: Tools, *, generation_prompt: bool) -> str:
-        messages, tools = _defused(list(messages), self._control), _defused(tools, self._control)
+        messages, tools = _defused(list(messages), self._control), self._defused_tools(tools)
         if self.native_tools:
             held, texts = _held(messages) if self.shows_malformed else (messages, {})
             native = [native_message(m, as_text=self.arguments == "text", thinks=self._thinks) for m in held]
             return _put_back(self._apply(native, tools, generation_prompt=generation_prompt), texts)
         return self._apply(_plain_chat(messages, tools, self._thinks), None, generation_prompt=generation_prompt)
+
+    def _defused_tools(self, tools: Tools) -> Tools:
+        known, defused = self._tools
+        if tools is not known:
+            defused = _defused(tools, self._control)
+            self._tools = tools, defused
+        return defused
 
     def shown(self, text: str) -> str:
         """Return a text of a message as a rendering shows it: with its control tokens broken."""
@@ -301,8 +311,16 @@ class ChatFormat:
         return ids
 
     def prompt(self, messages: Messages, tools: Tools) -> str:
-        """Return the text before an action, ending where the model begins to write."""
-        return self._render(messages, tools, generation_prompt=True)
+        """Return the text before an action, ending where the model begins to write.
+
+        The last one is kept: both sides of a pair and all attempts of a group have the same messages before them.
+        """
+        before, tools_before, text = self._prompt
+        same = tools is tools_before and len(messages) == len(before) and all(map(is_, messages, before))
+        if text is None or not same:
+            text = self._render(messages, tools, generation_prompt=True)
+            self._prompt = list(messages), tools, text
+        return text
 
     def text_messages(self, messages: Messages, tools: Tools) -> list[dict[str, str]]:
         """Return messages of text alone in flywheel's own rendering, tools in the system message, calls as text."""

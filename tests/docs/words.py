@@ -42,6 +42,8 @@ PLACES = ("README.md", "AGENTS.md", "docs", "flywheel", "pipelines", "benchmarks
 def texts(path: Path) -> Iterator[tuple[int, str]]:
     """Yield (line, text) of what people read in a file: every line of a document; strings and comments of a module."""
     source = path.read_text(encoding="utf-8")
+    if not PATTERN.search(source):
+        return
     if path.suffix != ".py":
         fenced = False
         for number, line in enumerate(source.splitlines(), 1):

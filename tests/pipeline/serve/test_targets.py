@@ -266,12 +266,12 @@ def test_a_tool_called_ask_is_not_a_question() -> None:
 def test_an_export_is_not_replaced_with_what_was_trained_in_it(projects: Callable[[str], Path], tmp_path: Path) -> None:
     """The commands of a README train into the exported folder."""
     project, out = Project(projects("built")), tmp_path / "out"
-    project.export(out, to="trl")
-    project.export(out, to="areal")
+    project.export(out, to="rllib")
+    project.export(out, to="tianshou")
     (out / "out-dpo").mkdir()
     (out / "out-dpo" / "adapter_model.safetensors").write_bytes(b"hours")
     with pytest.raises(UsageError, match="out-dpo"):
-        project.export(out, to="areal")
+        project.export(out, to="tianshou")
 
     assert (out / "out-dpo" / "adapter_model.safetensors").read_bytes() == b"hours"
 
@@ -363,13 +363,13 @@ def test_a_readme_names_no_script_that_is_not_there(name: str, projects: Callabl
     """Scenarios come with groups of training tasks only."""
     project, folder = Project(projects("built")), tmp_path / "out"
     for split in ("train", "holdout"):
-        project.export(folder, split=split, to=name)
+        project.export(folder, forms=["groups"], split=split, to=name)
         named = "python environment.py" in (folder / "README.md").read_text(encoding="utf-8")
         assert named == (folder / "environment.py").exists()
         loops = folder / "agent_loops.yaml"
         assert not loops.exists() or named == ("environment.Environment" in loops.read_text(encoding="utf-8"))
     (folder / "scenarios.parquet").touch()  # by veRL's `python environment.py`
-    project.export(folder, to=name)
+    project.export(folder, forms=["groups"], to=name)
 
 
 def test_a_pinned_revision_is_what_the_commands_train(contents: Mined) -> None:

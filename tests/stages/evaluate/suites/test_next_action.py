@@ -187,6 +187,7 @@ def test_an_empty_holdout_has_no_cases(holdout: Holdout) -> None:
     assert preference(LogReplay({}, window=5), empty, CFG) == []
 
 
+@pytest.mark.e2e  # `make demo` scores it too
 @pytest.mark.model
 def test_the_embedded_model_is_scored_the_same_twice(holdout: Holdout) -> None:
     from flywheel.models.policy import PolicySet

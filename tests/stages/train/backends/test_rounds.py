@@ -18,7 +18,7 @@ from flywheel.pipeline.train.plan import differing_keys, round_config
 from flywheel.project import Project
 from flywheel.records import BackendRun
 from flywheel.registry.registry import ADAPTER_WEIGHTS
-from tests.commands import flywheel
+from tests.commands import FLYWHEEL, flywheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,6 +62,11 @@ def configured(project: Path, method: str, command: list[str], **train: Any) -> 
     text = text.replace("[train]", "\n".join(["[train]", *lines]), 1)
     path.write_text(f"{text}\n[train.backends.mine]\ncommand = {json.dumps(command)}\n", encoding="utf-8")
     return Project(project)
+
+
+def forked(folder: Path, module: str) -> list[str]:
+    """Return the command of a trainer that is spared the imports."""
+    return ["env", f"PYTHONPATH={folder}", FLYWHEEL, "-m", module]
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +114,7 @@ def test_a_users_own_trainer_trains_rounds_from_the_base_and_from_the_champion(c
 def test_a_killed_trainer_that_keeps_checkpoints_goes_on_and_its_first_step_stays_checked(copied: Path) -> None:
     shutil.copy(TRAINER, copied / "own.py")
     (copied / "goes_on.py").write_text(GOES_ON, encoding="utf-8")
-    project = configured(copied, "sft", [sys.executable, "goes_on.py"])
+    project = configured(copied, "sft", forked(copied, "goes_on"))
 
     assert "ended with status 9" in flywheel(copied, "train", check=False).stderr
     flywheel(copied, "train")
@@ -148,7 +153,7 @@ path = Path(json.loads(Path(sys.argv[1]).read_text())["adapter"]) / "adapter_con
 path.write_text(json.dumps({**json.loads(path.read_text()), "lora_alpha": 640}))
 """
     (copied / "my_trainer.py").write_text(TRAINER.read_text(encoding="utf-8") + later, encoding="utf-8")
-    project = configured(copied, "sft", [sys.executable, "my_trainer.py"])
+    project = configured(copied, "sft", forked(copied, "my_trainer"))
 
     done = flywheel(copied, "train", check=False)
 
