@@ -149,7 +149,7 @@ class TrainConfig(Section):
     attempts: int = Field(
         default=0,
         ge=0,
-        description="Attempts that the champion makes at training tasks before a round; those that succeed are "
+        description="Most attempts that the champion makes at a training task before a round; those that succeed are "
         "demonstrations. 0: none.",
     )
     attempt_tasks: int = Field(default=64, ge=1, description="Most tasks that a round attempts.")

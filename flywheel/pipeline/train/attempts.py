@@ -3,43 +3,48 @@
 In: training tasks of the log, and a world or the replay environment. Out: demonstrations, one a successful action.
 Rejection sampling as in RFT (Yuan et al. 2023, arXiv 2308.01825) and ReST-EM (Singh et al. 2024, arXiv 2312.06585):
 success is what execution, or the recorded result with its calibrated signals, shows; hard tasks keep more of their
-successes than easy ones; what earlier rounds kept is kept. Attempts are made when a round is planned, a few tasks at a
-time, and remembered, so that `plan` shows what `train` does and a killed one goes on. `data/origins.jsonl` leads from a
-row to its attempt and to the episode whose request was attempted.
+successes than easy ones; what earlier rounds kept is kept, and rehearsed like rows of the logs. Tasks that the champion
+failed in the log come first. Attempts are made when a round is planned, a few tasks at a time, and remembered, so that
+`plan` shows what `train` does and a killed one goes on. `data/origins.jsonl` leads from a row to its attempt and to the
+episode whose request was attempted.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import cache, partial
 from typing import Any, NamedTuple
 
 import polars as pl
 
+from flywheel.config import TrainConfig
 from flywheel.extensions import list_extensions, load_extension
 from flywheel.funnel import Funnel
 from flywheel.io.files import read_rows
 from flywheel.models.load import base_identity, weights_type
+from flywheel.models.policy import TextPolicy
 from flywheel.pipeline.answering import answerer, policies
 from flywheel.pipeline.build.tables import read_table
-from flywheel.pipeline.context import Context
+from flywheel.pipeline.context import Context, served_rounds
 from flywheel.pipeline.evaluate.protocol import code_of
-from flywheel.present import round_name
+from flywheel.present import count, round_name
 from flywheel.records import Split, canonical_json, content_id
 from flywheel.records.methods import PAIRS, Dataset
 from flywheel.registry.registry import DATASET
 from flywheel.replay import ReplayEnvironment, Scenario, read_scenario
 from flywheel.stages.datasets.context import contexts
-from flywheel.stages.evaluate.play import Place, sample
+from flywheel.stages.evaluate.play import TEMPERATURE, Place, sample
 from flywheel.stages.selection.decontaminate import EvaluationTexts, uncrossed
 from flywheel.stages.selection.groups import select_scenarios
 from flywheel.stages.selection.mix import Before, chance
 from flywheel.stages.selection.rows import GOOD_ENOUGH_TO_COPY
 
 MOST_KEPT = 4  # attempts at a task that nearly always fails; one of a task that never does
+UNCLEAR = 0.5  # P(success) below which a logged attempt more likely failed
+_CLOSE = 0.7  # temperature of the first attempts, RFT's
 _TOGETHER = 16  # tasks that are attempted side by side, and remembered in one piece
 
 Row = dict[str, Any]
@@ -67,17 +72,29 @@ def attempted(ctx: Context, dataset: Dataset, before: Before, texts: EvaluationT
     cfg, champion = ctx.config.train, ctx.registry.champion
     if not cfg.attempts:
         return []
-    rows = _earlier(ctx, before)
+    earlier = _earlier(ctx)
+    rows = {name: row for name, row in earlier.items() if name not in before.ids}
     if champion is None:
         funnel.note("no attempts: there is no champion that could make them", 1)
     else:
         tasks = (_in_world if cfg.world else _in_replay)(ctx, texts)
-        tasks.sort(key=lambda task: (chance(task.id, cfg.seed, champion, "attempts"), task.id))
+        failed = _failures(ctx, champion)
+        tasks.sort(key=lambda t: (failed.get(t.task_id, 1), chance(t.id, cfg.seed, champion, "attempts"), t.id))
         rows |= {row["id"]: row for row in _sampled(ctx, champion, tasks[: cfg.attempt_tasks], funnel)}
+    rows |= _older([row for name, row in earlier.items() if name not in rows], len(rows), cfg, before)
     funnel.considered += len(rows)
     funnel.kept += len(rows)
     weight = {"nll_weight": cfg.dpo_verified_sft_weight} if dataset is PAIRS else {}
     return [{**rows[name], **weight} for name in sorted(rows)]
+
+
+def _failures(ctx: Context, champion: int) -> dict[str, int]:
+    """Return 0 for the tasks that the champion's own logged episodes likely failed, 2 for those that it mastered."""
+    names = [name for name, number in served_rounds(ctx).items() if number == champion]
+    own = read_table(ctx.store, "episodes").filter(pl.col("policy").is_in(names)).select("episode_id")
+    returns = read_table(ctx.store, "returns").filter(pl.col("step").is_null()).join(own, on="episode_id", how="semi")
+    means = returns.group_by("task_id").agg(pl.col("p_success").mean()).collect()
+    return {task: 0 if mean < UNCLEAR else 2 for task, mean in means.iter_rows()}
 
 
 # --- the tasks --------------------------------------------------------------------------------------------------------
@@ -125,38 +142,71 @@ def _opened(world: Any, prompt: str, tools: str | None) -> Place:
 
 
 def _sampled(ctx: Context, champion: int, tasks: Sequence[_Task], funnel: Funnel) -> Iterator[Row]:
-    """Yield the rows of the attempts that are kept, task by task."""
-    adapter, cfg = ctx.registry.sound_adapter(champion), ctx.config
-    sha256 = ctx.registry.manifest(champion).adapter_sha256
-    settings = [cfg.train.attempts, cfg.train.seed, cfg.train.world, cfg.replay.model_dump(mode="json")]
-    settings += [sha256, weights_type(cfg.model), cfg.eval.max_new_tokens, cfg.eval.batch_size]
-    installed = [f"{e.distribution} {e.version}" for e in list_extensions("worlds") if e.name == cfg.train.world]
-    settings += [code_of(ctx, [cfg.train.world]), installed, base_identity(cfg.model).sha256, *answerer(ctx)]
-    name = round_name(champion)
-    text = f"{name} attempts training tasks"
+    """Yield the rows of the attempts that are kept, task by task.
+
+    Half of the attempts are close to what the policy likes most. A task at which all of them succeeded is left; at the
+    others the rest are sampled from all that it may do.
+    """
+    attempts = ctx.config.train.attempts
+    half = math.ceil(attempts / 2)
     with ExitStack() as opened:
-        policy = cache(lambda: opened.enter_context(policies(ctx)).policy(adapter, name, sha256))
-        for start in range(0, len(tasks), _TOGETHER):
-            some = tasks[start : start + _TOGETHER]
-            shown = [[task.id, canonical_json([task.place.prompt, task.place.tools])] for task in some]
-            key = content_id("attempts", 1, canonical_json([settings, shown]))
-            tried = ctx.store.cached("attempts", key)
-            if tried is None:
-                if not start:
-                    ctx.say(f"{text} ({len(tasks):,} tasks, {cfg.train.attempts} attempts each)")
-                places = [task.place for task in some]
-                tried = [list(map(list, one)) for one in sample(policy(), cfg, places, cfg.train.attempts)]
-                ctx.store.cache("attempts", key, tried)
-                ctx.progress(text, start + len(some), len(tasks))
-            for task, attempts in zip(some, tried, strict=True):
-                yield from _kept(task, attempts, champion, funnel)
+        policy = cache(lambda: _champion(ctx, champion, opened))
+        first = _made(ctx, policy, champion, tasks, range(half), _CLOSE)
+        again = [n for n, tried in enumerate(first) if tried and not all(map(_won, tried))]
+        rest = _made(ctx, policy, champion, [tasks[n] for n in again], range(half, attempts), TEMPERATURE)
+    second = dict(zip(again, rest, strict=True))
+    for n, task in enumerate(tasks):
+        yield from _kept(task, [*first[n], *second.get(n, [])], champion, funnel)
+
+
+def _champion(ctx: Context, champion: int, opened: ExitStack) -> TextPolicy:
+    sha256 = ctx.registry.manifest(champion).adapter_sha256
+    adapter = ctx.registry.sound_adapter(champion)
+    return opened.enter_context(policies(ctx)).policy(adapter, round_name(champion), sha256)
+
+
+def _made(
+    ctx: Context,
+    policy: Callable[[], TextPolicy],
+    champion: int,
+    tasks: Sequence[_Task],
+    numbers: range,
+    temperature: float,
+) -> list[list[list[Any]]]:
+    """Return attempts at each task, a few tasks at a time: made now, or remembered."""
+    cfg, text = ctx.config, f"{round_name(champion)} attempts training tasks"
+    settings = [cfg.train.attempts, cfg.train.seed, cfg.train.world, cfg.replay.model_dump(mode="json")]
+    settings += [ctx.registry.manifest(champion).adapter_sha256, weights_type(cfg.model), cfg.eval.max_new_tokens]
+    installed = [f"{e.distribution} {e.version}" for e in list_extensions("worlds") if e.name == cfg.train.world]
+    settings += [cfg.eval.batch_size, code_of(ctx, [cfg.train.world]), installed]
+    settings += [base_identity(cfg.model).sha256, *answerer(ctx), [numbers.start, numbers.stop, temperature]]
+    tried: list[list[list[Any]]] = []
+    for start in range(0, len(tasks) if numbers else 0, _TOGETHER):
+        some = tasks[start : start + _TOGETHER]
+        shown = [[task.id, canonical_json([task.place.prompt, task.place.tools])] for task in some]
+        key = content_id("attempts", 2, canonical_json([settings, shown]))
+        piece = ctx.store.cached("attempts", key)
+        if piece is None:
+            if not start:
+                ctx.say(f"{text} ({count(len(tasks), 'task')}, {count(len(numbers), 'attempt')} each)")
+            made = sample(policy(), cfg, [task.place for task in some], numbers, temperature)
+            piece = [list(map(list, one)) for one in made]
+            ctx.store.cache("attempts", key, piece)
+            ctx.progress(text, start + len(some), len(tasks))
+        tried += piece
+    return tried or [[] for _ in tasks]
+
+
+def _won(attempt: Sequence[Any]) -> bool:
+    return attempt[2] is not None and attempt[2] >= GOOD_ENOUGH_TO_COPY
 
 
 def _kept(task: _Task, attempts: Sequence[Any], champion: int, funnel: Funnel) -> Iterator[Row]:
     """Yield the rows of a task's shortest different successes: the more, the more of its attempts fail."""
     known = [(n, one) for n, one in enumerate(attempts) if one[2] is not None]
-    passed = [(n, one) for n, one in known if one[2] >= GOOD_ENOUGH_TO_COPY]
+    passed = [(n, one) for n, one in known if _won(one)]
     funnel.note("tasks attempted", 1 if attempts else 0)
+    funnel.note("tasks attempted without a success", 1 if attempts and not passed else 0)
     funnel.note("tasks that the world does not know", 0 if attempts else 1)
     funnel.note("attempts", len(attempts))
     funnel.note("attempts that succeeded", len(passed))
@@ -208,8 +258,8 @@ def _numbered(prompt: Sequence[Row], action: Row) -> tuple[list[Row], Row]:
 # --- what earlier rounds kept -----------------------------------------------------------------------------------------
 
 
-def _earlier(ctx: Context, before: Before) -> dict[str, Row]:
-    """Return rows of earlier rounds' attempts by id, as far as the start policy was not trained on them.
+def _earlier(ctx: Context) -> dict[str, Row]:
+    """Return rows of earlier rounds' attempts by id.
 
     Not those at tasks that are held out by now, nor of rounds that a forgotten user's rows have tainted.
     """
@@ -220,7 +270,20 @@ def _earlier(ctx: Context, before: Before) -> dict[str, Row]:
         if number in ctx.registry.tainted:
             continue
         for row in read_rows(ctx.registry.folder(number) / DATASET, optional=True):
-            new = row["id"] not in before.ids and row["task_id"] not in others
-            if row.get("mix") == "attempted" and new:
-                rows[row["id"]] = {k: v for k, v in row.items() if k != "nll_weight"}
+            if "attempt" in row and row["task_id"] not in others:
+                rows[row["id"]] = {k: v for k, v in row.items() if k != "nll_weight"} | {"mix": "attempted"}
     return rows
+
+
+def _older(rows: Sequence[Row], new: int, cfg: TrainConfig, before: Before) -> dict[str, Row]:
+    """Return rows of attempts that the start policy was trained on, `train.older_rows` for each new one.
+
+    Whole attempts, by chance and each start another sample: what attempts alone have taught is in no log.
+    """
+
+    def order(row: Row) -> tuple[float, str, int, int]:
+        at = row["attempt"]["place"]
+        return chance(at, cfg.seed, before.start, "older attempts"), at, row["attempt"]["number"], len(row["prompt"])
+
+    kept = sorted(rows, key=order)[: math.ceil(cfg.older_rows * new)]
+    return {row["id"]: row | {"mix": "older"} for row in kept}

@@ -153,7 +153,7 @@ class RoundRows:
 
     def _cleared(self, rows: list[Row], funnel: Funnel) -> list[Row]:
         """Drop rows that share words with an evaluation of those that were not selected from a table."""
-        added = [row for row in rows if row.get("mix") in _ADDED]
+        added = [row for row in rows if row.get("mix") in _ADDED or "attempt" in row]
         kept = {row["id"] for row in clear(added, self._texts, funnel, among=lambda: rows)}
         crossing = {row["id"] for row in added} - kept
         funnel.dropped[CROSSES] += len(crossing)

@@ -6,7 +6,6 @@ In: a policy, and turns of the replay environment or of a world. Out: the conver
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from flywheel.config import Config
@@ -56,8 +55,7 @@ def play(policy: Policy, attempts: Sequence[Played], most_tokens: int, most_acti
             attempt.tokens += answer.tokens
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Where attempts begin: a prompt, its tools, and what opens a turn for a seed (None: the task is not known)."""
 
     prompt: Messages
@@ -76,25 +74,28 @@ class Tried(NamedTuple):
     success: float | None
 
 
-def sample(policy: TextPolicy, config: Config, places: Sequence[Place], attempts: int) -> list[list[Tried]]:
-    """Return so many attempts of a policy at each place, sampled; equal seeds, places and weights give equal ones.
+def sample(
+    policy: TextPolicy, config: Config, places: Sequence[Place], numbers: range, temperature: float = TEMPERATURE
+) -> list[list[Tried]]:
+    """Return attempts of a policy at each place, sampled; equal seeds, numbers, places and weights give equal ones.
 
     Args:
         policy: makes them.
         config: the evaluation, replay and training sections.
         places: where to begin.
-        attempts: at each; those at a place that is not known are none.
+        numbers: of the attempts at each, below `train.attempts`; at a place that is not known there are none.
+        temperature: of the draws.
     """
     tried: list[list[Tried]] = [[] for _ in places]
-    for number in range(attempts):
-        seed = config.train.seed * attempts + number
+    for number in numbers:
+        seed = config.train.seed * config.train.attempts + number
         turns = [place.open(seed) for place in places]
         played = {
             i: Played(turn, place.prompt, place.tools)
             for i, (turn, place) in enumerate(zip(turns, places, strict=True))
             if turn is not None
         }
-        drawing = policy.drawing(Draw(TEMPERATURE, seed))
+        drawing = policy.drawing(Draw(temperature, seed))
         play(drawing, list(played.values()), config.eval.max_new_tokens, config.replay.max_calls + 1)
         for i, one in played.items():
             start = len(places[i].prompt)

@@ -14,12 +14,13 @@ import pytest
 from flywheel.config import Config
 from flywheel.funnel import Funnel
 from flywheel.pipeline.build.tables import read_table
-from flywheel.pipeline.train.attempts import _kept, _Task
+from flywheel.pipeline.train.attempts import _kept, _older, _Task
 from flywheel.pipeline.train.backend import write_files
 from flywheel.pipeline.train.plan import PlannedRound, make_plan
 from flywheel.pipeline.train.spec import train_spec
 from flywheel.project import Project
 from flywheel.stages.evaluate.play import Place
+from flywheel.stages.selection.mix import Before
 from tests.projects import train
 
 WORLD = '''
@@ -71,8 +72,10 @@ def test_successes_at_training_tasks_join_the_round(project: Project) -> None:
     counts, rows = found.plan.counts, rows_of(found)
 
     assert counts["note: tasks attempted"] + counts["note: tasks that the world does not know"] == 20
-    assert counts["note: attempts"] == 4 * counts["note: tasks attempted"]
-    assert 0 < counts["note: attempts that succeeded"] < counts["note: attempts"]
+    hard = counts["note: attempts"] / 2 - counts["note: tasks attempted"]  # an easy task is left after two successes
+    assert 0 < hard < counts["note: tasks attempted"]
+    assert counts["note: attempts that succeeded"] == 2 * counts["note: tasks attempted"] - hard
+    assert counts["note: tasks attempted without a success"] == 0
     assert counts["considered"] == counts["kept"] + sum(n for k, n in counts.items() if k.startswith("dropped: "))
     assert len(rows) == found.plan.card.mix["attempted"] > 0
     tasks = dict(read_table(project.store, "episodes").select("task_id", "split").unique().collect().iter_rows())
@@ -160,3 +163,17 @@ def test_a_hard_task_keeps_more_of_its_successes_than_an_easy_one() -> None:
         return len(list(_kept(task, tried, 1, Funnel())))
 
     assert [kept([True] * won + [False] * (8 - won)) for won in range(9)] == [0, 1, 2, 3, 2, 2, 1, 1, 1]
+
+
+def test_what_attempts_taught_is_rehearsed_with_each_new_row() -> None:
+    rows = [{"id": f"row {n}", "prompt": [], "attempt": {"place": f"task {n // 2}", "number": 0}} for n in range(20)]
+
+    def older(new: int, start: int = 1, share: float = 0.5) -> dict[str, dict[str, Any]]:
+        cfg = Config.model_validate({"train": {"older_rows": share}}).train
+        return _older(rows, new, cfg, Before(start))
+
+    assert {row["mix"] for row in older(8).values()} == {"older"}
+    assert [len(older(new)) for new in (0, 8, 100)] == [0, 4, 20]
+    assert len({row["attempt"]["place"] for row in older(8).values()}) == 2  # whole attempts
+    assert older(8) == older(8) != older(8, start=2)
+    assert older(8, share=0) == {}
