@@ -42,7 +42,9 @@ from flywheel import Project
 from flywheel.config import Config, EvalConfig
 from flywheel.io import files
 from flywheel.models.policy import PolicySet
+from flywheel.pipeline.train.mix import mix_of
 from flywheel.records import METHODS
+from flywheel.registry.registry import DATASET
 from flywheel.stats.paired import mcnemar_better, wilson
 from learn_arms import trained_tokens
 from learn_measure import plain_text
@@ -77,8 +79,11 @@ class Settings:
     method: str = "auto"  # of the arms that have none of their own
     again: tuple[int, int] = (2, 32)  # attempts of the champion, and tasks that it attempts (train.attempts)
     temperature: float = 1.0
+    rates: tuple[float, float] = (2e-3, 2e-3)  # of SFT on the first night, and later
+    older_rows: float = 0.3
+    rebase_every: int = 4
 
-    def config(self, world: str, arm: str, seed: int) -> str:
+    def config(self, world: str, arm: str, seed: int, night: int) -> str:
         """Return a project's flywheel.toml: what differs from the defaults; rates and adapter are the demo's."""
         method = f'method = "{"sft" if arm == "sft" else self.method}"\n'
         if arm == "dpo":
@@ -98,7 +103,9 @@ max_steps = {self.max_steps}
 on_the_way = true
 batch_size = 2
 probe_prompts = 8
-sft_learning_rate = 2e-3
+sft_learning_rate = {self.rates[night > 1]}
+older_rows = {self.older_rows}
+rebase_every = {self.rebase_every}
 [train.lora]
 target_modules = ["q_proj", "k_proj", "v_proj", "o_proj"]
 [eval]
@@ -111,7 +118,8 @@ batch_size = {min(self.max_cases, 50)}
 
 
 FULL = Settings("embedded", "auto", 10, (2, 3), 60, 2, 120, 192, 16_000, 120, 96, -1)
-SMALL = Settings("embedded", "auto", 5, (5, 3), 21, 2, 21, 40, 6_000, 42, 60, -1, "sft", (2, 14), 0.5)
+SMALL = Settings("embedded", "auto", 8, (5, 1), 42, 1, 21, 24, 8_000, 42, 60, -1, "sft", (4, 16), 0.5, (2e-3, 1e-3),
+                 0.5, 100)  # fmt: skip
 QUICK = Settings("", "float32", 4, (3, 2), 12, 2, 10, 8, 0, 10, 8, 2, again=(1, 4))
 SIZES = {"full": FULL, "small": SMALL, "quick": QUICK}
 
@@ -151,7 +159,7 @@ class Arm:
     def night(self, number: int, before: dict[str, Any] | None) -> dict[str, Any]:
         """Serve, learn, measure; return the night's line."""
         started, settings = time.monotonic(), self.settings
-        self._begin()
+        self._begin(number)
         policy = WORLDS[self.world][2] if number == 1 else "champion"
         days = settings.history[0]
         attempts = settings.history[1] if number == 1 else settings.attempts
@@ -176,7 +184,7 @@ class Arm:
         """Return what shows that a project has begun its second night."""
         return folder / "done" / f"served{self.settings.history[0] + 1:02d}.json"
 
-    def _begin(self) -> None:
+    def _begin(self, number: int) -> None:
         """Write the configuration; begin with another arm's first night where this one's would be the same."""
         other = self.folder.with_name(f"{self.world}-flywheel-{self.seed}")
         alike = self.settings.method == "sft" and self.arm in {"sft", "frozen"}
@@ -187,7 +195,7 @@ class Arm:
             shutil.copytree(other, copying, symlinks=True)
             copying.rename(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        files.atomic_write(self.folder / "flywheel.toml", self.settings.config(self.world, self.arm, self.seed))
+        files.atomic_write(self.folder / "flywheel.toml", self.settings.config(self.world, self.arm, self.seed, number))
 
     def _exam(self, number: int) -> dict[str, Any]:
         """Let the champion sit the exam; return its results, and what it has forgotten."""
@@ -241,7 +249,8 @@ class Arm:
                 "method": manifest.method, "reason": manifest.method_reason, "steps": manifest.steps_taken,
                 "stopped": manifest.stopped, "trained_tokens": round(tokens * passes), "race_tokens": raced,
                 "kl": manifest.kl_curve[-1].kl if manifest.kl_curve else None,
-                "scores": _scores(project, manifest.round),
+                "scores": _scores(project, manifest.round), "rows": mix_of(_rows(project, manifest.round)),
+                "attempts": {key: n for key, n in manifest.counts.items() if "attempt" in key},
             }  # fmt: skip
         return learned
 
@@ -253,6 +262,10 @@ class Arm:
             name: round(x, 4)
             for name, x in plain_text(policies, project.registry.sound_adapter(project.registry.champion)).items()
         }
+
+
+def _rows(project: Project, number: int) -> list[dict[str, Any]]:
+    return list(files.read_rows(project.registry.folder(number) / DATASET))
 
 
 def _scores(project: Project, number: int) -> list[float | int | None] | None:
@@ -324,7 +337,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="a tiny random model, four nights: does everything run")
-    size.add_argument("--small", action="store_true", help="six nights of 21 tasks at the counter, short rounds")
+    size.add_argument("--small", action="store_true", help="eight nights of 42 tasks at the counter, short rounds")
     parser.add_argument("--worlds", nargs="*", choices=list(WORLDS), help="warehouse, desk; with --small counter")
     parser.add_argument("--arms", nargs="*", choices=ARMS, help="all of them; with --quick flywheel")
     parser.add_argument("--seeds", nargs="*", type=int, help="0 1 2; with --quick 0")

@@ -1,4 +1,6 @@
-"""What `nights.py` measured, as a table of arms and a figure: production success, night by night.
+"""What `nights.py` measured, as tables of arms and nights and a figure: production success, night by night.
+
+`python benchmarks/nights_figure.py RESULTS FIGURE` draws what is done while a benchmark runs.
 
 In: the lines of nights. Area: the mean production success of the nights after the first, which a script serves; its
 difference from expert iteration is over seeds and nights, paired, with seeds as clusters where there are several.
@@ -6,6 +8,7 @@ difference from expert iteration is over seeds and nights, paired, with seeds as
 
 from __future__ import annotations
 
+import argparse
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -55,6 +58,21 @@ def table(lines: Sequence[Line]) -> str:
         rows += [
             f"| {' | '.join(_cells(world, arm, nights, by_arm[BESIDE]))} |" for arm, nights in by_arm.items() if nights
         ]
+    return "\n".join(rows)
+
+
+def by_night(lines: Sequence[Line]) -> str:
+    """Return what each night served and learned as a Markdown table."""
+    head = ("world", "arm", "seed", "night", "serves", "success in production", "rows", "what the night decided")
+    rows = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    for line in sorted(lines, key=lambda x: (x["world"], x["seed"], x["arm"], x["night"])):
+        served, learned = line["production"], line["learned"]
+        low, high = served["interval"]
+        mix = ", ".join(f"{n} {kind}" for kind, n in learned.get("rows", {}).items()) or "-"
+        decided = learned.get("text", learned["outcome"]).partition(": ")[2] or learned["outcome"]
+        success = f"{served['success']:.2f} [{low:.2f}, {high:.2f}] of {served['talks']}"
+        shown = (line["world"], line["arm"], line["seed"], line["night"], served["policy"], success, mix, decided)
+        rows.append(f"| {' | '.join(map(str, shown))} |")
     return "\n".join(rows)
 
 
@@ -137,3 +155,18 @@ def _curve(panel: Panel, lines: Sequence[Line], colour: str) -> None:
     for night in nights:
         if any(x["learned"]["outcome"] == "promoted" for x in by_night.get(night - 1, [])):
             panel.marker((night, served[night]), "o", 6, colour)
+
+
+def main() -> None:
+    """Print the tables and draw the figure of the nights that are done."""
+    parser = argparse.ArgumentParser(description="Draw the nights that are done.")
+    parser.add_argument("results", type=Path, help="what nights.py wrote")
+    parser.add_argument("figure", type=Path, help="SVG file to draw to")
+    given = parser.parse_args()
+    lines = list(files.read_rows(given.results))
+    print(f"{by_night(lines)}\n\n{table(lines)}")
+    plot(lines, given.figure)
+
+
+if __name__ == "__main__":
+    main()
