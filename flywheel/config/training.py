@@ -12,7 +12,9 @@ from pydantic import Field
 from flywheel.config._section import Section
 from flywheel.records import METHODS, Method, MethodSetting
 
-_SECRET = re.compile(r"(?i)((^|[_.-])token|(api|access|secret|private|auth)[_.-]?key|secret|password|credentials?)$")
+_SECRET = re.compile(
+    r"(?i)((^|[_.-])token|(api|access|secret|private|auth|wandb)[_.-]?key|secret|password|credentials?)$"
+)
 MASKED = "***"
 
 

@@ -188,8 +188,10 @@ def guard(parent: int, command: Sequence[str]) -> int:
     """Run a command that ends with the process `parent`, and with it whatever it started; return its exit status.
 
     A script or a launcher of several processes leaves them behind when it is killed alone: they are one group, and the
-    group is killed.
+    group is killed. This process is in neither group, so that a signal to all of flywheel's does not end it first.
     """
+    if os.getpgrp() != os.getpid():
+        os.setsid()
     started: list[subprocess.Popen[bytes]] = []
     asked_to_end = False
 

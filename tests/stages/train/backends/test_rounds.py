@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -226,10 +228,10 @@ def test_what_a_trainer_started_ends_with_flywheel(tmp_path: Path) -> None:
     guard = [sys.executable, "-P", "-m", "flywheel.stages.train.backends.job"]
     trainer = ["sh", "-c", "sleep 60 & echo $! > pid; wait"]
     starts = f"import os, subprocess; subprocess.Popen([*{guard}, str(os.getpid()), *{trainer}]).wait()"
-    with subprocess.Popen([sys.executable, "-c", starts], cwd=tmp_path) as flywheels:
+    with subprocess.Popen([sys.executable, "-c", starts], cwd=tmp_path, start_new_session=True) as flywheels:
         pid = tmp_path / "pid"
         wait_for(lambda: pid.is_file() and pid.read_text().strip())
-        flywheels.kill()
+        os.killpg(flywheels.pid, signal.SIGKILL)  # as a scheduler ends a job: every process of flywheel's at once
     started = Path("/proc", pid.read_text().strip(), "stat")
     wait_for(lambda: not started.exists() or started.read_text().split()[2] == "Z")
 
