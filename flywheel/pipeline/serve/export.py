@@ -25,7 +25,12 @@ from flywheel.stages.datasets.export import FORMS, trl_row
 
 MANIFEST = "dataset.json"
 _INTO = f"--local-dir {PINNED}"
-_BY_SCRIPTS = {"__pycache__", "asked", "scenarios.parquet"}  # what exported scripts leave, and make again
+_BY_SCRIPTS = {
+    "__pycache__",
+    "asked",
+    "scenarios.parquet",
+    "scenario_prompts.jsonl",
+}  # what exported scripts leave, and make again
 
 _CARD = """---
 configs:

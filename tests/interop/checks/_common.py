@@ -36,6 +36,12 @@ def spread(row):
     return [next(values) if trained else 0.0 for trained in mask(row)]
 
 
+def actions():
+    """The tokens of each action of the one attempt that the exported scenario records, and its row."""
+    (row,) = [row for row in tokens("groups") if (row["row"], row["side"]) == ("group", "0")]
+    return [row["completion_ids"][start:end] for start, end in row["windows"]], row
+
+
 def same(read, written, what):
     assert read == written, f"{what}: {str(read)[:200]} is not {str(written)[:200]}"
 

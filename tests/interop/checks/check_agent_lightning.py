@@ -3,7 +3,7 @@
 import os
 import sys
 
-from _common import FOLDER, ids, lines, mask, run, same, tokens
+from _common import FOLDER, actions, ids, lines, mask, run, same, tokens
 
 os.chdir(FOLDER)
 sys.path.insert(0, str(FOLDER))
@@ -35,6 +35,7 @@ def config():
     from importlib.util import find_spec
     from pathlib import Path
 
+    from environment import AGENT
     from train import composed
 
     verl = Path(find_spec("verl").origin).parent / "trainer" / "config"
@@ -42,6 +43,7 @@ def config():
     settings = composed(there)
     same(settings.agentlightning.local.agent_class, "replay:Replay", "agent")
     assert settings.data.max_response_length >= max(len(row["completion_ids"]) for row in tokens("groups"))
+    same(composed(there, AGENT).agentlightning.local.env_map.FLY_SCENARIO, "input.scenario", "the environment's agent")
     try:
         composed([*there, "algorithm.no_such_key=1"])
     except Exception:
@@ -60,7 +62,7 @@ def served(port):
     tools = Path(sys.executable).parent
     environment = {**os.environ, "PYTHONPATH": str(FOLDER), "NO_PROXY": "127.0.0.1"}
     calls = (
-        ["agl-server", "host=127.0.0.1", f"port={port}", f"key={key}"],
+        ["agl-server", "host=127.0.0.1", f"port={port}", f"key={key}", "default_proxy.model_name=tiny"],
         ["agl-controller", "runner_type=local", f"agl_server.url={where}", f"agl_server.key={key}",
          "local_runner.poll_interval=1"],
     )  # fmt: skip
@@ -76,36 +78,48 @@ def served(port):
     return started, where, key
 
 
-def replay():
-    import socket
-
+def manager(where, key, most, agent, env_map, hooks=None):
     from agentlightning.hooks import load_hooks
     from agentlightning.verl.agl_rollout_manager import AglRolloutManager
 
+    return AglRolloutManager(
+        agl_base_url=where,
+        agl_key=key,
+        model="tiny",
+        step=0,
+        train_rollout_n=most,
+        rollout_timeout_seconds=240,
+        hooks=load_hooks(hooks) if hooks else None,
+        local_agent_class=agent,
+        local_env_map=env_map,
+    )
+
+
+def free():
+    import socket
+
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def replay():
     os.environ["NO_PROXY"] = "127.0.0.1"
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    started, where, key = served(port)
+    started, where, key = served(free())
     try:
-        tasks = lines(FOLDER / "tasks.jsonl")
-        most = max(task["n"] for task in tasks)
-        manager = AglRolloutManager(
-            agl_base_url=where,
-            agl_key=key,
-            model="tiny",
-            step=0,
-            train_rollout_n=most,
-            rollout_timeout_seconds=240,
-            hooks=load_hooks("hooks.py"),
-            local_agent_class="replay:Replay",
-            local_env_map={"FLY_FILE": "input.file", "FLY_INSTANCE": "input.instance_id", "FLY_MEMBER": "input.member"},
-        )
-        data = {name: [task[name] for task in tasks] for name in tasks[0]}
-        rollouts = manager.enqueue_and_wait_until_completed(data, is_train=True)
+        return f"{played(where, key)}; {sampled(where, key)}"
     finally:
         for process in started:
             process.terminate()
+
+
+def played(where, key):
+    tasks = lines(FOLDER / "tasks.jsonl")
+    most = max(task["n"] for task in tasks)
+    variables = {"FLY_FILE": "input.file", "FLY_INSTANCE": "input.instance_id", "FLY_MEMBER": "input.member"}
+    one = manager(where, key, most, "replay:Replay", variables, "hooks.py")
+    data = {name: [task[name] for task in tasks] for name in tasks[0]}
+    rollouts = one.enqueue_and_wait_until_completed(data, is_train=True)
     written = {(row["row"], int(row["side"])): row for row in tokens("groups")}
     sizes = {task["instance_id"]: task["n"] for task in tasks}
     same(len(rollouts), most * len(tasks), "rollouts")
@@ -116,6 +130,75 @@ def replay():
         last = one.triplets[-1]
         same(last.prompt["token_ids"] + last.response["token_ids"], ids(own), "tokens")
     return f"its server and local runner play {len(rollouts)} attempts: triplets with the tokens and rewards of the log"
+
+
+class Model:
+    """An OpenAI server that lists the orders, then answers, with the tokens of the log."""
+
+    def __init__(self):
+        self.asked = []
+
+    def answer(self, body):
+        self.asked.append(body)
+        written, own = actions()
+        turn = sum(message["role"] == "assistant" for message in body["messages"])
+        call = {"id": "x", "type": "function", "function": {"name": "list_orders", "arguments": "{}"}}
+        message = [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "assistant", "content": "It was sent on Monday."},
+        ][turn]
+        start = own["windows"][turn][0]
+        choice = {"index": 0, "message": message, "finish_reason": "stop", "token_ids": written[turn]}
+        return {
+            "id": "one", "object": "chat.completion", "created": 0, "model": "tiny", "choices": [choice],
+            "prompt_token_ids": own["prompt_ids"] + own["completion_ids"][:start],
+        }  # fmt: skip
+
+    def served(self):
+        """Serve in a thread, and return the address."""
+        import json
+        from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+        from threading import Thread
+
+        model = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                text = json.dumps(model.answer(body)).encode()
+                self.send_response(200)
+                self.send_header("content-type", "application/json")
+                self.send_header("content-length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+
+            def log_message(self, *_):
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        Thread(target=server.serve_forever, daemon=True).start()
+        return f"127.0.0.1:{server.server_address[1]}"
+
+
+def sampled(where, key):
+    """Its proxy, its events and its local runner between the agent and a model that writes what was recorded."""
+    from environment import scenarios
+
+    model, names = Model(), list(scenarios())
+    one = manager(where, key, 2, "environment:Environment", {"FLY_SCENARIO": "input.scenario"})
+    one.register_model([model.served()])
+    rollouts = one.enqueue_and_wait_until_completed({"scenario": names}, is_train=True)
+    same(len(rollouts), 2 * len(names), "rollouts")
+    _, own = actions()
+    for rollout in rollouts:
+        same(rollout.final_reward, 1.0, "reward")
+        last = rollout.triplets[-1]
+        same(last.prompt["token_ids"] + last.response["token_ids"], ids(own), "tokens")
+    results = {m["content"] for body in model.asked for m in body["messages"] if m["role"] == "tool"}
+    same(results, {"order 7: sent on Monday"}, "what the model was told")
+    return (
+        f"{len(rollouts)} more it samples through its proxy, answered by the log's results and rewarded as in the log"
+    )
 
 
 run(read=read, config=config, replayed=replay)

@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 
-from _common import FOLDER, ids, mask, run, same, spread, tokens
+from _common import FOLDER, MODEL, actions, ids, mask, run, same, spread, tokens
 
 os.chdir(FOLDER)
 sys.path.insert(0, str(FOLDER))
@@ -53,4 +53,40 @@ def replay():
     return f"check_trajectory_format takes {count} logged attempts: ids, masks, log-probabilities, rewards"
 
 
-run(read=read, config=config, replayed=replay)
+def environment():
+    """AReaL's requests and responses between the workflow and a server that writes what was recorded, and a wrong end."""
+    from areal.api.cli_args import GenerationHyperparameters
+    from areal.api.io_struct import ModelRequest, ModelResponse
+    from areal.infra.workflow_executor import check_trajectory_format
+    from environment import Environment, scenarios
+    from transformers import AutoTokenizer
+
+    written, own = actions()
+
+    class Server:
+        def __init__(self, answers):
+            self.answers = iter(answers)
+
+        async def agenerate(self, request):
+            assert isinstance(request, ModelRequest) and request.gconfig.max_new_tokens > 0
+            answer = next(self.answers)
+            return ModelResponse(
+                input_tokens=request.input_ids, output_tokens=answer, output_logprobs=[-0.5] * len(answer),
+                output_versions=[7] * len(answer),
+            )  # fmt: skip
+
+    workflow = Environment(GenerationHyperparameters(), AutoTokenizer.from_pretrained(MODEL))
+    (row,) = scenarios()
+    played = asyncio.run(workflow.arun_episode(Server(written), row))
+    assert check_trajectory_format(played)
+    same(played["input_ids"][0].tolist(), ids(own), "tokens")
+    same(played["loss_mask"][0].tolist(), mask(own), "mask")
+    same([int(version == 7) for version in played["versions"][0].tolist()], mask(own), "who wrote which token")
+    same(played["rewards"].tolist(), [1.0], "reward")
+    cut = written[0][:-1]  # without the end of its turn
+    left = asyncio.run(workflow.arun_episode(Server([cut]), row))
+    assert left is None and check_trajectory_format(left)
+    return f"{replay()}; its workflow samples in the replay environment, and rejects an attempt that leaves the log"
+
+
+run(read=read, config=config, replayed=environment)

@@ -5,7 +5,7 @@ import os
 import sys
 from types import SimpleNamespace
 
-from _common import FOLDER, MODEL, ids, mask, run, same, spread, tokens
+from _common import FOLDER, MODEL, actions, ids, mask, run, same, spread, tokens
 
 os.chdir(FOLDER)
 sys.path.insert(0, str(FOLDER))
@@ -54,6 +54,51 @@ def replay():
     return f"{count} logged attempts through AgentExecutor: ids, ranges, log-probabilities, rewards"
 
 
+def environment():
+    """A server writes what was recorded; OpenRLHF makes an experience of what its executor returns."""
+    import subprocess
+    from types import ModuleType
+
+    from transformers import AutoTokenizer
+
+    for name in ("vllm", "vllm.inputs", "vllm.utils"):  # imported at the top, and needs CUDA
+        sys.modules[name] = ModuleType(name)
+    sys.modules["vllm"].SamplingParams = sys.modules["vllm.inputs"].TokensPrompt = SimpleNamespace
+    sys.modules["vllm.utils"].random_uuid = str
+    from openrlhf.trainer.ppo_utils.samples_generator import SamplesGenerator
+    from openrlhf.trainer.ray.vllm_engine import _load_agent_executor
+
+    subprocess.run([sys.executable, "environment.py"], check=True)
+    data, _ = loaded("scenario_prompts", input_key="input", label_key="label")
+    executor = _load_agent_executor(str(FOLDER / "environment.py"))
+    written, own = actions()
+
+    class Server:
+        def __init__(self, answers):
+            self.answers = iter(answers)
+
+        async def generate(self, prompt_token_ids, sampling_params, multi_modal_data=None):
+            answer = next(self.answers)
+            known = [{token: SimpleNamespace(logprob=-0.5)} for token in answer]
+            return SimpleNamespace(outputs=[SimpleNamespace(token_ids=answer, logprobs=known)])
+
+    tokenizer, sampling = AutoTokenizer.from_pretrained(MODEL), SimpleNamespace(max_tokens=None, logprobs=1)
+
+    def experience(answers):
+        row = next(iter(data))
+        call = executor.execute(row["input"], row["label"], sampling, 8192, tokenizer, Server(answers))
+        return SamplesGenerator._process_response_into_experience(None, asyncio.run(call), max_len=8192)
+
+    played = experience(written)
+    same(played.sequences[0].tolist(), ids(own), "tokens")
+    same([0, *played.action_mask[0].tolist()], mask(own), "mask")
+    same([0.0, *played.rollout_log_probs[0].tolist()], [-0.5 * one for one in mask(own)], "log-probabilities")
+    same(played.rewards.tolist(), [1.0], "reward")
+    left = experience([written[0][:-1]])
+    same((left.action_mask.sum().item(), left.rewards.tolist()), (0, [0.0]), "an attempt that leaves the log")
+    return f"{replay()}; its executor samples in the replay environment, with the tokens and the reward of the log"
+
+
 def parsed(script, module, extra=()):
     """Return the arguments as the module's own command line reads and checks them; its imports alone need CUDA."""
     import argparse
@@ -89,4 +134,4 @@ def config():
     raise AssertionError("an unknown flag was taken")
 
 
-run(read=read, config=config, replayed=replay)
+run(read=read, config=config, replayed=environment)

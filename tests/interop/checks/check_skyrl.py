@@ -10,7 +10,7 @@ import typing_extensions
 
 typing.TypedDict = typing_extensions.TypedDict  # declared for Python 3.12
 
-from _common import FOLDER, MODEL, ids, mask, run, same, spread, tokens
+from _common import FOLDER, MODEL, actions, ids, mask, run, same, spread, tokens
 
 os.chdir(FOLDER)
 sys.path.insert(0, str(FOLDER))
@@ -87,4 +87,47 @@ def replay():
     return f"validate_generator_output takes {len(wanted)} logged attempts, with returns and with step credit by token"
 
 
-run(read=read, config=config, replayed=replay)
+def environment():
+    """A client writes what was recorded; SkyRL reads the prompts and checks what the generator returns."""
+    import environment as sampled
+    from skyrl.train.dataset import PromptDataset
+    from skyrl.train.generators.base import GeneratorInterface, TrajectoryID
+    from skyrl.train.utils.trainer_utils import validate_generator_output
+    from transformers import AutoTokenizer
+
+    written, own = actions()
+    begun = len(own["prompt_ids"])
+
+    class Client:
+        async def generate(self, asked, model=None):
+            (read,), (session,) = asked["prompt_token_ids"], asked["session_ids"]
+            assert asked["sampling_params"]["max_tokens"] > 0 and session
+            answer = written[0 if len(read) == begun else 1]
+            return {"responses": [""], "response_ids": [answer], "stop_reasons": ["stop"],
+                    "response_logprobs": [[-0.5] * len(answer)]}  # fmt: skip
+
+    sampled.prompts()
+    tokenizer = AutoTokenizer.from_pretrained(MODEL)
+    data = PromptDataset("scenarios.parquet", tokenizer, 512, num_workers=1)
+    (prompt, env_class, extras, *_) = data[0]
+    batch = {
+        "prompts": [prompt] * 2,
+        "env_classes": [env_class] * 2,
+        "env_extras": [extras] * 2,
+        "trajectory_ids": [TrajectoryID("where", n) for n in range(2)],
+        "sampling_params": {"temperature": 1.0},
+        "batch_metadata": None,
+    }
+    generator = sampled.Environment(tokenizer, Client(), "policy")
+    assert isinstance(generator, GeneratorInterface)
+    output = asyncio.run(generator.generate(batch))
+    validate_generator_output(2, output)
+    for n in range(2):
+        same(output["prompt_token_ids"][n] + output["response_ids"][n], ids(own), "tokens")
+        same([0] * begun + output["loss_masks"][n], mask(own), "mask")
+        same(sum(output["rewards"][n]), 1.0, "reward")
+        same([0.0] * begun + output["rollout_logprobs"][n], [-0.5 * one for one in mask(own)], "log-probabilities")
+    return f"{replay()}; a generator samples in the replay environment, with the tokens and the reward of the log"
+
+
+run(read=read, config=config, replayed=environment)

@@ -4,9 +4,10 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 os.environ["USE_HF"] = "1"
-from _common import FOLDER, MODEL, ids, mask, run, same, tokens
+from _common import FOLDER, MODEL, ids, lines, mask, run, same, spread, tokens
 
 os.chdir(FOLDER)
 FAMILY = ["--model_type", "llama", "--template", "llama3_2"]
@@ -72,4 +73,64 @@ def trained():
     )
 
 
-run(read=read, trained=trained)
+def arguments(kind, name, *extra):
+    """Return a launch file as its own command line reads and checks it; what it does not know is refused."""
+    from swift.arguments import RLHFArguments, SftArguments
+    from swift.cli.main import parse_yaml_args
+    from swift.pipelines.base import SwiftPipeline
+
+    words = [f"{name}.yaml", *FAMILY, *CPU, *extra]
+    parse_yaml_args(words)
+    own = SimpleNamespace(args_class={"rlhf": RLHFArguments, "sft": SftArguments}[kind])
+    return SwiftPipeline._parse_args(own, words)
+
+
+def config():
+    longest = max(len(ids(row)) for form in ("preference", "unpaired", "sft") for row in tokens(form))
+    for kind, name in (("rlhf", "dpo"), ("rlhf", "kto"), ("sft", "sft")):
+        read = arguments(kind, name)
+        assert read.max_length >= longest, "rows would be cut"
+        same((read.use_chat_template, read.loss_scale, read.strict), (False, "default", True), name)
+    try:
+        arguments("rlhf", "dpo", "--no_such_flag", "1")
+    except ValueError as error:
+        assert "no_such_flag" in str(error), error
+        return "RLHFArguments and SftArguments take dpo.yaml, kto.yaml and sft.yaml, and an unknown flag is refused"
+    raise AssertionError("an unknown flag was taken")
+
+
+def replay():
+    """Row, request, scheduler, rollout and the trainer's own encoding of it: all ms-swift's but the scheduler."""
+    import asyncio
+
+    import torch
+    from swift.rl_core.data import OnPolicySample
+    from swift.rlhf_trainers.utils import build_rollout_logps, encode_sample
+    from swift.rollout.multi_turn import multi_turns
+
+    sys.path.insert(0, str(FOLDER))
+    import replay as plugin
+
+    assert plugin.Replay is multi_turns["flywheel_replay"]
+    scheduler = multi_turns["flywheel_replay"](SimpleNamespace(engine=None))
+    one, rows = template(), {row["group_id"]: row for row in lines(FOLDER / "grpo.jsonl")}
+    for own in tokens("groups"):
+        sample = OnPolicySample.from_row(rows[own["row"]])
+        request = sample.to_infer_request(include_extra=True)
+        sample.apply_rollout_output(rollout_output=asyncio.run(scheduler.run(request, None)))
+        encoded = encode_sample(sample, one)
+        same(list(encoded["input_ids"]), ids(own), "tokens")
+        same([int(label != -100) for label in encoded["labels"]], mask(own), "mask")
+        same(sample.rollout_infos["total_reward"], own["reward"], "reward")
+        trained = torch.tensor([mask(own)])
+        known = build_rollout_logps([sample.rollout_logprobs], trained, torch.device("cpu"))
+        assert (known is None) == (own["log_probs"] is None)
+        if known is not None:
+            same(known[0].tolist(), spread(own), "log-probabilities")
+    return (
+        f"{len(tokens('groups'))} logged attempts from its scheduler through the GRPO trainer's encoding: ids, masks, "
+        "log-probabilities, rewards"
+    )
+
+
+run(read=read, config=config, replayed=replay, trained=trained)

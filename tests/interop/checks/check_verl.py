@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 
-from _common import FOLDER, MODEL, ids, mask, run, same, spread, tokens
+from _common import FOLDER, MODEL, actions, ids, mask, run, same, spread, tokens
 
 os.chdir(FOLDER)
 sys.path.insert(0, str(FOLDER))
@@ -75,8 +75,7 @@ def environment():
     from types import SimpleNamespace
     from transformers import AutoTokenizer
 
-    (group,) = [row for row in tokens("groups") if (row["row"], row["side"]) == ("group", "0")]
-    windows = [group["completion_ids"][start:end] for start, end in group["windows"]]
+    windows, group = actions()
 
     class Server:
         def __init__(self):

@@ -116,11 +116,35 @@ def test_no_row_carries_an_argument_that_the_call_did_not_have(contents: Mined) 
 
 def test_swift_rows_end_in_a_text_of_the_assistant(contents: Mined) -> None:
     """Its KTO asserts that role; a call becomes another one."""
-    for rows in data_of("swift", contents).values():
-        for row in rows:
+    files = data_of("swift", contents)
+    for name in ("dpo.jsonl", "kto.jsonl", "sft.jsonl"):
+        for row in files[name]:
             for messages in (row["messages"], row.get("rejected_messages", row["messages"])):
                 assert [m["role"] for m in messages] == ["user", "assistant"]
                 assert all(isinstance(m["content"], str) and not m.get("tool_calls") for m in messages)
+
+
+def test_an_attempt_in_several_parts_is_played_back_in_ms_swift_with_its_own_prompt(contents: Mined) -> None:
+    """Its scheduler gives the prompt as text: of parts whose prompt is the same tokens again, the longest."""
+    whole = contents.tokens["groups"][0]
+    (first, end), (start, last) = whole.windows
+    parts = [
+        whole.model_copy(update={"windows": [(first, end)], "completion_ids": whole.completion_ids[:end]}),
+        whole.model_copy(
+            update={
+                "part": 1,
+                "prompt_ids": whole.ids[: len(whole.prompt_ids) + start],
+                "windows": [(0, last - start)],
+                "completion_ids": whole.completion_ids[start:],
+            }
+        ),
+    ]
+    tokens = {**contents.tokens, "groups": [*parts, *contents.tokens["groups"][1:]]}
+    groups = data_of("swift", replace(contents, tokens=tokens))["grpo.jsonl"]
+    played = json.loads(groups[0]["members"])[0]
+
+    assert contents.chat.ids(played["prompt"]) == played["prompt_ids"] == parts[1].prompt_ids
+    assert played["completion_ids"] == whole.completion_ids[start:]
 
 
 def test_openrlhf_gets_texts_not_lists_of_messages(contents: Mined) -> None:

@@ -45,6 +45,10 @@ AGENT_LIGHTNING = Target(
             "Start `agl-server` and `agl-controller runner_type=local` in this folder: the controller runs "
             "`replay:Replay`, and `hooks.py` numbers the attempts of a task."
         ),
+        (
+            "Attempts of its own: `python environment.py`; the server's proxy keeps their tokens. One that leaves the "
+            "log has no reward, for which `reward_fillna_value` counts in its group's mean."
+        ),
         "A group's size is one number for all tasks: smaller groups repeat their attempts.",
         "It trains with veRL 0.8 and vLLM, and needs a GPU; it has no DPO and no SFT.",
     ),

@@ -90,6 +90,10 @@ AREAL = Target(
             "log-probabilities has zeros for them: there leave `actor.use_decoupled_loss` out and set "
             "`actor.recompute_logprob`."
         ),
+        (
+            "Attempts of its own: give `environment.py`'s `Environment` and the rows of its `scenarios()` to the RL "
+            "trainer. One that leaves the log is rejected."
+        ),
         SMALLER_GROUPS,
         "It has no KTO, so single actions are not written. It needs a GPU.",
     ),

@@ -62,6 +62,11 @@ OPENRLHF = Target(
         ),
         "`--data.max_len` is 512 if it is left out, and cuts answers; the scripts set the longest row.",
         SMALLER_GROUPS,
+        (
+            "Attempts of its own: `python environment.py` writes `scenario_prompts.jsonl`; give it and "
+            "`--train.agent_func_path environment.py` instead. One that leaves the log is masked, but counts as 0 in "
+            "its group's mean."
+        ),
         "It has no KTO, so single actions are not written. It needs a GPU.",
     ),
     environment=True,

@@ -61,6 +61,10 @@ SKYRL = Target(
             "Rewards go in by token: with `STEPS = True` in `replay.py` each step's credit is at its last token; "
             "its GRPO adds them up, estimators by token use them one by one."
         ),
+        (
+            "Attempts of its own: `python environment.py`. One that leaves the log is masked, but counts as 0 in its "
+            "group's mean."
+        ),
         SMALLER_GROUPS,
         "It needs a GPU.",
     ),

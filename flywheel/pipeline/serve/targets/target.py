@@ -117,13 +117,14 @@ class Mined:
         return self.chat.prompt(row["prompt"], row["tools"])
 
     def completed_prompt(self, row: Row) -> str:
-        """Return the rendered text before the action without the tokens that the tokenizer itself begins a text with.
+        """Return the rendered text before the action, for systems that tokenize it with special tokens."""
+        return self.completed(self.prompt_text(row))
 
-        For systems that tokenize a text with special tokens: with both, a text would begin twice.
-        """
+    def completed(self, text: str) -> str:
+        """Return a rendered text without the tokens that the tokenizer itself begins a text with: else it has two."""
         alone, with_special = self.chat.ids("a"), self.chat.tokenizer("a")["input_ids"]
         beginning = with_special[: with_special.index(alone[0])]
-        return self.prompt_text(row).removeprefix(str(self.chat.tokenizer.decode(beginning)) if beginning else "")
+        return text.removeprefix(str(self.chat.tokenizer.decode(beginning)) if beginning else "")
 
     def action_text(self, row: Row, side: str) -> str:
         """Return the rendered text of an action, ending with the end of its turn."""

@@ -14,20 +14,19 @@ REPLAY = [
 ]
 
 
-def composed(overrides):
+def composed(overrides, agent=REPLAY):
     with open("rl.args", encoding="utf-8") as lines:
         settings = lines.read().split()
     with initialize_config_module("agentlightning.verl", version_base=None):
-        return compose("config", overrides=[*REPLAY, *settings, *overrides])
+        return compose("config", overrides=[*agent, *settings, *overrides])
 
 
-def main(overrides):
+def main(overrides, agent, tasks):
     from agentlightning.verl.entrypoint import run_ppo
 
-    with open("tasks.jsonl", encoding="utf-8") as lines:
-        tasks = [json.loads(line) for line in lines]
-    run_ppo(composed(overrides), tasks, tasks)
+    run_ppo(composed(overrides, agent), tasks, tasks)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    with open("tasks.jsonl", encoding="utf-8") as lines:
+        main(sys.argv[1:], REPLAY, [json.loads(line) for line in lines])

@@ -19,6 +19,9 @@ def rewards(member):
 
 
 class Replay(GeneratorInterface):
+    def __init__(self, *served):
+        pass
+
     async def generate(self, input_batch) -> GeneratorOutput:
         asked, chosen = Counter(), []
         ids = input_batch.get("trajectory_ids") or [None] * len(input_batch["prompts"])
@@ -40,15 +43,17 @@ class Replay(GeneratorInterface):
         }
 
 
-def main(arguments):
+def main(arguments, generator=Replay):
+    """Train; `generator` makes rollouts from a tokenizer, a client of the policy's servers and its name there."""
     import ray
+    from skyrl.backends.skyrl_train.inference_servers.utils import resolve_policy_model_name
     from skyrl.train.config import SkyRLTrainConfig
     from skyrl.train.entrypoints.main_base import BasePPOExp
     from skyrl.train.utils import initialize_ray, validate_cfg
 
     class Logged(BasePPOExp):
         def get_generator(self, cfg, tokenizer, inference_engine_client):
-            return Replay()
+            return generator(tokenizer, inference_engine_client, resolve_policy_model_name(cfg))
 
     cfg = SkyRLTrainConfig.from_cli_overrides(arguments)
     validate_cfg(cfg)
