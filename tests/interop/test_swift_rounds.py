@@ -41,11 +41,11 @@ def _command(process: Path) -> str:
 
 def configured(agent: Path, method: str, **train: object) -> Project:
     path = agent / "flywheel.toml"
-    made = {"method": method, "backend": "swift", "seed": len(list((agent / "rounds").glob("0*"))), **train}
-    lines = ["[train]", *(f"{name} = {json.dumps(value)}" for name, value in made.items())]
-    kept = ["max_rows = 12", "min_rows = 4", "batch_size = 2", "threads = 1"]
+    settings: dict[str, object] = {"max_rows": 12, "min_rows": 4, "batch_size": 2, "threads": 1}
+    settings |= {"method": method, "backend": "swift", "seed": len(list((agent / "rounds").glob("0*"))), **train}
+    lines = ["[train]", *(f"{name} = {json.dumps(value)}" for name, value in settings.items())]
     before, _, _ = path.read_text(encoding="utf-8").partition("[train")
-    text = [before, *lines, *kept, "[train.backends.swift]", f"python = {json.dumps(str(python_of('swift')))}"]
+    text = [before, *lines, "[train.backends.swift]", f"python = {json.dumps(str(python_of('swift')))}"]
     text += ["[eval]", 'suites = ["next_action"]', "max_cases = 5", "max_new_tokens = 4"]
     path.write_text("\n".join(text) + "\n", encoding="utf-8")
     return Project(agent)
@@ -93,8 +93,12 @@ def test_a_killed_round_goes_on_from_ms_swifts_checkpoint(agent: Path) -> None:
         time.sleep(0.1)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    time.sleep(1)
-    assert not [one for one in Path("/proc").glob("[0-9]*") if str(log.parent.parent) in _command(one)]
+    for _ in range(60):
+        left = [one for one in Path("/proc").glob("[0-9]*") if str(log.parent.parent) in _command(one)]
+        if not left:
+            break
+        time.sleep(0.5)
+    assert not left, "ms-swift goes on without flywheel"
 
     flywheel(agent, "train")
 
@@ -102,6 +106,26 @@ def test_a_killed_round_goes_on_from_ms_swifts_checkpoint(agent: Path) -> None:
     assert manifest.steps_taken == 6
     rows = (project.registry.folder(number) / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(row)["step"] for row in rows] == [1, 2, 3, 4, 5, 6, 6]
+
+
+def test_a_step_of_three_rows_is_predicted_and_an_adapter_too_far_is_taken_under_a_higher_limit(
+    session_projects: Projects, tmp_path: Path
+) -> None:
+    """Two batches of two and one: the loss is the mean of their means. And nothing is trained a second time."""
+    agent = session_projects.copy("promoted", tmp_path / "agent")
+    small = {"seed": 7, "reference": "base", "max_rows": 3, "min_rows": 3, "accumulation": 2, "max_steps": 1}
+    project = configured(agent, "dpo", **small, max_kl=1e-9)
+    assert "the limit is 1e-09" in flywheel(agent, "train", check=False).stderr
+    configured(agent, "dpo", **small, max_kl=1.0)
+    flywheel(agent, "train")
+
+    manifest = Project(agent).registry.manifest(2)
+    assert (manifest.state, manifest.steps_taken, manifest.max_kl) == ("trained", 1, 1.0)
+    assert manifest.counts["kept"] == 3
+    assert manifest.checks["step0_gap"] < 1e-3
+    assert manifest.checks["loss_step0"] != pytest.approx(0.693147, abs=1e-5)
+    text = (project.registry.folder(2) / "train.log").read_text(errors="replace")
+    assert text.count("Global seed set to") == 1  # ms-swift was started once
 
 
 def test_what_the_plan_decides_cannot_be_passed_to_ms_swift(agent: Path) -> None:
