@@ -21,8 +21,11 @@ from flywheel.config import CONFIG_FILE, Config, load_config
 from flywheel.config.approval import refuse_unapproved
 from flywheel.errors import UsageError
 from flywheel.io import files
+from flywheel.io.bucket import address
 from flywheel.io.bucket_path import source_path
+from flywheel.io.places import Folder, InBucket
 from flywheel.pipeline import redaction_key
+from flywheel.pipeline.build.registry import STAGE_NAMES
 from flywheel.pipeline.build.run import build, select_stages
 from flywheel.pipeline.context import Context
 from flywheel.registry.registry import LINK, Registry
@@ -53,6 +56,15 @@ if TYPE_CHECKING:
     from flywheel.results.setup import ConfigAnswer, DoctorAnswer, InitAnswer, PluginsAnswer, TrustAnswer
 
 KEY_FILE = ".flywheel.key"
+_CACHES = ".flywheel"  # of stores in buckets
+
+
+def _place(folder: Path, store: str) -> Folder:
+    """Return where a project's store is; what was read or written here of one in a bucket is in a cache."""
+    where = address(store)
+    if where is None:
+        return Folder(folder / store)
+    return InBucket(folder / _CACHES / f"{where.scheme}-{where.bucket}-{files.hash_text(where.url)[:8]}", where)
 
 
 def find_project(start: Path) -> Path:
@@ -87,7 +99,7 @@ class Project:
             raise UsageError(f"`{folder}` is not a folder", hint="pass the project's folder with -C")
         self.config = config if config is not None else load_config(self.folder / CONFIG_FILE)
         refuse_unapproved(self.folder, self.config)
-        self.store = Store(self.folder / self.config.store, self.config.build.partitions)
+        self.store = Store(_place(self.folder, self.config.store), self.config.build.partitions)
         self.registry = Registry(self.folder / self.config.rounds)
         self._say = say
 
@@ -809,7 +821,10 @@ class Project:
         """
         from flywheel.pipeline.privacy.forget import forget
 
-        with self.locked("forget") as ctx:
+        with (
+            self.locked("forget") as ctx,
+            ctx.store.place.alone("forget", () if dry_run else STAGE_NAMES, all_parts=True),
+        ):
             answer = forget(ctx, user, key=self.key(make=False), dry_run=dry_run)
             if not dry_run:
                 self._log_to_mlflow()
@@ -835,7 +850,7 @@ class Project:
         """
         from flywheel.pipeline.admin.repartition import repartition
 
-        with self.locked("repartition") as ctx:
+        with self.locked("repartition") as ctx, ctx.store.place.alone("repartition", STAGE_NAMES):
             return repartition(ctx.store, partitions)
 
 

@@ -1,6 +1,6 @@
 """The store: tables, snapshots and cache. Tables are read and written here only.
 
-Layout under the store's folder:
+Layout under the store's folder (of a bucket, see `flywheel.io.places`):
 
     store.json                       layout version, number of partitions, fingerprint of the redaction key
     tables/<table>/p<NN>/part-<sha>.parquet     immutable, named by content
@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from flywheel.contracts import arrow_schema, conform, polars_schema, schema_name
 from flywheel.errors import ContractError, StoreError
 from flywheel.io import files
+from flywheel.io.places import Folder, snapshot_name
 from flywheel.records import TABLES, Row, canonical_json, content_id
 
 if TYPE_CHECKING:
@@ -121,15 +122,16 @@ class Store:
     """A project's tables and snapshots.
 
     Args:
-        root: the store's folder; created on the first write.
+        root: the store's folder, created on the first write; or its place in a bucket.
         partitions: their number where there is no store yet.
 
     Raises:
         StoreError: the folder holds a store of another layout version.
     """
 
-    def __init__(self, root: Path, partitions: int = PARTITIONS) -> None:
-        self.root = root
+    def __init__(self, root: Path | Folder, partitions: int = PARTITIONS) -> None:
+        self.place = Folder(root) if isinstance(root, Path) else root
+        self.root = self.place.root
         self._snapshots: dict[tuple[str, int], Snapshot] = {}
         self._sound: set[str] = set()  # parts whose hash was checked
         self._held: Mapping[str, int] | None = None  # the current snapshots, where another process sets them
@@ -138,22 +140,23 @@ class Store:
 
     def _read_header(self) -> bool:
         """Take over what the header holds; return whether it is there, and as a finished command leaves it."""
-        header = self.root / "store.json"
-        if not header.exists():
+        layout = self.place.header()
+        if layout is None:
             return False
-        layout = files.read_json(header)
         number = layout.get("layout") if isinstance(layout, dict) else None
         if number != LAYOUT:
             raise StoreError(
-                f"`{self.root}` has layout {number}, this flywheel reads {LAYOUT}",
+                f"`{self.place.shown()}` has layout {number}, this flywheel reads {LAYOUT}",
                 hint="use the flywheel version that wrote it, or ingest into a new store",
             )
         moving = layout.get("moving") or []
         counts = [layout.get("partitions"), *(moving if isinstance(moving, list) and len(moving) in {0, 2} else [None])]
         if not all(type(count) is int and count >= 1 for count in counts) or max(counts[:2]) > MOST_PARTITIONS:
-            raise StoreError(f"`{header}` is damaged: no number of partitions", hint="restore it from a backup")
+            raise StoreError(
+                f"`{self.place.shown()}` is damaged: no number of partitions", hint="restore it from a backup"
+            )
         self.partitions = counts[0]
-        if moving and (self.root / "snapshots" / "ingest" / f"{moving[1]}.json").exists():
+        if moving and moving[1] in self.place.numbers("ingest"):
             self.partitions = moving[0]
         self.key_fingerprint = str(layout.get("key", ""))
         return not moving
@@ -161,13 +164,13 @@ class Store:
     def _write_header(self, *moving: int) -> None:
         header: dict[str, Any] = {"layout": LAYOUT, "partitions": self.partitions}
         header |= {"key": self.key_fingerprint} if self.key_fingerprint else {}
-        files.write_json(self.root / "store.json", header | ({"moving": moving} if moving else {}))
+        self.place.write_header(header | ({"moving": moving} if moving else {}))
 
     def create(self) -> None:
-        """Create the store's folder and header if missing, and settle what a killed command left; under the lock."""
+        """Create the store's header if missing, and settle what a killed command left; under the lock."""
+        self.place.settle()
         if not self._read_header():
             self._write_header()
-        files.remove_partials(self.root)
 
     def repartition(self, partitions: int, parts: Iterable[Part]) -> None:
         """Make these parts the events' and quarantine's current ones, by another number of partitions, in one step.
@@ -176,7 +179,7 @@ class Store:
         """
         before = self.current("ingest")
         if before is not None:
-            self._write_header(partitions, before.number + 1)
+            self._write_header(partitions, self.place.next("ingest"))
             self.commit("ingest", fingerprint=before.fingerprint, parts=parts, funnel=before.funnel, extra=before.extra)
         self.partitions = partitions
         self._write_header()
@@ -202,11 +205,9 @@ class Store:
         if frame.height == 0:
             return None
         row = TABLES[table]
-        folder = self.root / "tables" / table / f"p{partition:02d}"
-        final, sha256 = files.write_by_content(folder, ".parquet", _encode(frame, row))
-        return Part(
-            table, partition, final.relative_to(self.root).as_posix(), sha256, frame.height, final.stat().st_size
-        )
+        content = _encode(frame, row)
+        name, sha256 = self.place.write(f"tables/{table}/p{partition:02d}", content)
+        return Part(table, partition, name, sha256, frame.height, content.nbytes)
 
     def paths(self, parts: Iterable[Part], table: str) -> list[Path]:
         """Return the files of the given parts of a table, in part order.
@@ -215,24 +216,22 @@ class Store:
             StoreError: one is missing, or is not what was written.
         """
         mine = [part for part in parts if part.table == table]
-        for part in mine:
-            if part.path not in self._sound:
-                self._refuse_damaged(part)
-                self._sound.add(part.path)
+        new = [part for part in mine if part.path not in self._sound]
+        self.place.fetch((part.path, part.sha256) for part in new)
+        for part in new:
+            if problem := self.fault(part):
+                raise StoreError(f"a part of table {part.table} is {problem}: `{part.path}`", hint=way_out(part.table))
+            self._sound.add(part.path)
         return [self.root / part.path for part in mine]
 
-    def _refuse_damaged(self, part: Part) -> None:
-        problem = self.damage(part) or ("changed" if files.hash_file(self.root / part.path) != part.sha256 else "")
-        if problem:
-            raise StoreError(f"a part of table {part.table} is {problem}: `{part.path}`", hint=way_out(part.table))
+    def fault(self, part: Part) -> str:
+        """Return what is wrong with a part, by all its bytes: missing, or changed; '' if nothing."""
+        return self.damage(part) or ("" if self.place.sound(part.path, part.sha256) else "changed")
 
     def damage(self, part: Part) -> str:
         """Return what a glance shows to be wrong with a part: missing, or changed by its size; '' if nothing."""
-        try:
-            size = (self.root / part.path).stat().st_size
-        except OSError:
-            return "missing"
-        return "changed" if size != part.size_bytes else ""
+        size = self.place.size(part.path)
+        return "missing" if size is None else "changed" if size != part.size_bytes else ""
 
     def refuse_lost_events(self) -> None:
         """Refuse to go on where a glance shows that a part of the events is lost: nothing else can be called fresh.
@@ -263,10 +262,7 @@ class Store:
 
     def numbers(self, stage: str) -> list[int]:
         """Return the numbers of a stage's snapshots, oldest first."""
-        folder = self.root / "snapshots" / stage
-        if not folder.exists():
-            return []
-        return sorted(int(p.stem) for p in folder.iterdir() if p.suffix == ".json" and p.stem.isdigit())
+        return self.place.numbers(stage)
 
     def current(self, stage: str) -> Snapshot | None:
         """Return a stage's current snapshot, or None if it never ran."""
@@ -286,8 +282,8 @@ class Store:
             StoreError: there is none of that number, or it is damaged.
         """
         if (stage, number) not in self._snapshots:
-            path = self.root / "snapshots" / stage / f"{number}.json"
-            raw = files.read_json(path)
+            path = self.place.shown(snapshot_name(stage, number))
+            raw = self.place.document(stage, number)
             hint = "restore it from a backup" + (", or remove it and type `flywheel build`" * (stage != "ingest"))
             try:
                 raw["parts"] = tuple(Part(**p) for p in raw["parts"])
@@ -311,44 +307,45 @@ class Store:
         extra: Mapping[str, Any] | None = None,
     ) -> Snapshot:
         """Make a new current snapshot of a stage: the one write that changes what readers see."""
-        number = (self.numbers(stage) or [0])[-1] + 1
+        number = self.place.next(stage)
         ordered = tuple(sorted(parts, key=lambda p: (p.table, p.partition, p.path)))
         snapshot = Snapshot(stage, number, dict(fingerprint), ordered, dict(funnel), dict(extra or {}))
         document = {**asdict(snapshot), "parts": [asdict(p) for p in ordered]}
-        files.write_json(self.root / "snapshots" / stage / f"{number}.json", document)
+        self.place.create(stage, number, document)
         self._snapshots[stage, number] = snapshot
         self.prune(stage)
         return snapshot
 
     def stages(self) -> list[str]:
         """Return the stages that have a snapshot."""
-        folder = self.root / "snapshots"
-        return sorted(p.name for p in folder.iterdir() if self.numbers(p.name)) if folder.exists() else []
+        return self.place.stages()
 
     def prune(self, stage: str, kept: int = _KEPT) -> int:
         """Remove all but a stage's newest snapshots, and the parts that only they name; return the number removed.
 
-        If it is killed, some stay until the next call.
+        If it is killed, some stay until the next call. In a bucket they stay until `gc`.
         """
         numbers = self.numbers(stage)
         old, newest = (numbers[:-kept], numbers[-kept:]) if kept else (numbers, [])
-        if not old:
+        if not old or (not kept and self.place.clear(stage)) or not self.place.may_remove():
             return 0
         named = {p.path for number in newest for p in self.snapshot(stage, number).parts}
         for number in old:
             gone = {p.path for p in self.snapshot(stage, number).parts} - named
-            for path in sorted(gone):
-                (self.root / path).unlink(missing_ok=True)
-            (self.root / "snapshots" / stage / f"{number}.json").unlink(missing_ok=True)
+            self.place.remove([*sorted(gone), snapshot_name(stage, number)])
             self._snapshots.pop((stage, number), None)
         return len(old)
 
-    def orphans(self) -> list[Path]:
+    def orphans(self) -> list[str]:
         """Return the parts that no snapshot names, as interrupted commands leave them; call only under the lock."""
         snapshots = (self.snapshot(stage, number) for stage in self.stages() for number in self.numbers(stage))
         named = {p.path for snapshot in snapshots for p in snapshot.parts}
-        there = sorted((self.root / "tables").glob("*/p*/part-*.parquet"))
-        return [path for path in there if path.relative_to(self.root).as_posix() not in named]
+        return [name for name in self.place.parts() if name not in named]
+
+    def remove_orphans(self) -> None:
+        """Remove the parts that no snapshot names, where something may be removed now."""
+        if self.place.may_remove():
+            self.place.remove(self.orphans())
 
     # --- cache ----------------------------------------------------------------------------------------------------
 

@@ -49,6 +49,7 @@ class BucketServer:
     objects: dict[str, Kept] = field(default_factory=dict)  # by /bucket/key
     asked: list[str] = field(default_factory=list)  # "PUT /bucket/key"
     before: Callable[[str], object] = lambda _: None  # called with each request; may raise to cut it off
+    loses_answer_of: str = ""  # the first request of this kind is carried out and not answered
     url: str = ""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -136,6 +137,10 @@ class _Handler(BaseHTTPRequestHandler):
                 self._error(412, "PreconditionFailed")
                 return
             self.kept.objects[self.name] = kept = Kept(self.body, headers, datetime.now(UTC))
+        if self.kept.loses_answer_of == f"PUT {self.name}":
+            self.kept.loses_answer_of = ""
+            self._error(503, "SlowDown")
+            return
         self._answer(200, headers={"ETag": kept.etag})
 
     def do_GET(self) -> None:
@@ -196,4 +201,5 @@ class _Handler(BaseHTTPRequestHandler):
             keys = re.findall(r"<Key>(.*?)</Key>", self.body.decode())
             for key in keys:
                 self.kept.objects.pop(f"{self.name.rstrip('/')}/{key}", None)
-            self._answer(200, b"<DeleteResult></DeleteResult>", {"Content-Type": "application/xml"})
+            gone = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in keys)
+            self._answer(200, f"<DeleteResult>{gone}</DeleteResult>".encode(), {"Content-Type": "application/xml"})

@@ -48,7 +48,8 @@ def wish_of(folder: Path, config: Config) -> Wish:
     named = {name: _source(folder, name) for name in sorted(set(named_code(config)))}
     named |= dict.fromkeys(_started(folder, config), "")
     named |= dict(_other_trainers(folder, config))
-    places = (str((folder / place).resolve()) for place in (config.store, config.rounds))
+    folders = [place for place in (config.store, config.rounds) if address(place) is None]
+    places = (str((folder / place).resolve()) for place in folders)
     outside = sorted(place for place in places if not Path(place).is_relative_to(folder.resolve()))
     return Wish(named, outside, _other_owner(folder, config))
 
@@ -158,9 +159,8 @@ def _started(folder: Path, config: Config) -> Iterator[str]:
         yield f"notify.webhook = {config.notify.webhook}"
     if config.build.engine == "ray" and config.build.address != "auto":
         yield f"build.address = {config.build.address}"
-    for source in config.ingest.sources:
-        if address(source) is not None:
-            yield f"ingest.sources = {source}"
+    named = [("store", config.store), *(("ingest.sources", source) for source in config.ingest.sources)]
+    yield from (f"{name} = {place}" for name, place in named if address(place) is not None)
     if config.rewards.judge.url:
         yield f"rewards.judge.url = {config.rewards.judge.url}"
     if config.eval.endpoint:

@@ -23,7 +23,11 @@ class Config(Section):
     """Everything in flywheel.toml."""
 
     name: str = Field(default="", description="Project name; '' takes the folder's.")
-    store: str = Field(default=".flywheel", description="Folder of the store, relative to the project.")
+    store: str = Field(
+        default=".flywheel",
+        description="Folder of the store, relative to the project; or its place in a bucket, such as "
+        "s3://bucket/project, which several machines may share: needs flywheel-rl[bucket].",
+    )
     rounds: str = Field(default="rounds", description="Folder of the rounds, relative to the project.")
     model: ModelConfig = ModelConfig()
     ingest: IngestConfig = IngestConfig()

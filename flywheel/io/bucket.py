@@ -8,9 +8,11 @@ GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME); none is kept, and n
 from __future__ import annotations
 
 import errno
+import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 _URL = re.compile(r"(s3|gs|az):/+([^/]+)/*(.*)", re.DOTALL)  # one slash where it was taken for a path
 _RETRIES: Any = {"max_retries": 5, "retry_timeout": timedelta(seconds=60)}
 _CODE = re.compile(r"<Code>(\w{3,60})</Code>")
+_SETTINGS = ("AWS_", "GOOGLE_", "AZURE_")
+_MARK = "writer"
 _PERMISSION = "check the credentials in the environment, and what they may do there"
 _REACH = "check the network, and the endpoint and region in the environment (AWS_ENDPOINT_URL, AWS_REGION and the like)"
 
@@ -57,8 +61,14 @@ def address(text: str) -> Address | None:
 
 
 @cache
-def _connected(scheme: str, bucket: str) -> ObjectStore:
-    """Return a client, which sends nothing before its first request."""
+def _connected(scheme: str, bucket: str, settings: int) -> ObjectStore:  # noqa: ARG001 - a key of the cache
+    """Return a client, which sends nothing before its first request.
+
+    Args:
+        scheme: which provider's.
+        bucket: its name.
+        settings: a hash of the environment that the client reads; with another one it is another client.
+    """
     try:
         from obstore.store import from_url
     except ImportError:
@@ -101,7 +111,8 @@ class Bucket:
 
     @property
     def _client(self) -> ObjectStore:
-        return _connected(self.address.scheme, self.address.bucket)
+        settings = frozenset((name, os.environ[name]) for name in os.environ if name.startswith(_SETTINGS))
+        return _connected(self.address.scheme, self.address.bucket, hash(settings))
 
     def at(self, key: str) -> Address:
         """Return the address of an object, by its whole name in the bucket."""
@@ -157,6 +168,42 @@ class Bucket:
                 raise BucketError(changed, hint="nothing was stored; type the command again")
             for piece in answer.stream(min_chunk_size=1 << 20):
                 yield bytes(piece)
+
+    def put(self, key: str, content: bytes | memoryview) -> None:
+        """Write an object, in place of what is there."""
+        import obstore
+
+        with _asking(self.at(key)):
+            obstore.put(self._client, key, bytes(content))
+
+    def create(self, key: str, content: bytes) -> bool:
+        """Create an object in one request; return whether this call did, because there was none.
+
+        The client sends a request again whose answer was lost, and may then find what it has itself created: so each
+        call marks its object.
+        """
+        import obstore
+
+        mark = secrets.token_hex(16)
+        try:
+            with _asking(self.at(key)):
+                obstore.put(self._client, key, content, mode="create", use_multipart=False, attributes={_MARK: mark})
+        except FileExistsError:
+            with _asking(self.at(key)):
+                return bool(obstore.get(self._client, key).attributes.get(_MARK) == mark)
+        return True
+
+    def remove(self, keys: Sequence[str]) -> None:
+        """Remove objects; one that is gone is not an error."""
+        import obstore
+
+        try:
+            with _asking(self.address):
+                obstore.delete(self._client, keys)
+        except FileNotFoundError:  # of a server that minds, and may have stopped there
+            for key in keys:
+                with suppress(FileNotFoundError), _asking(self.at(key)):
+                    obstore.delete(self._client, key)
 
 
 def _object(meta: Any) -> Object:

@@ -1,8 +1,8 @@
 """Writing files so that a kill or a second process never leaves half of one, and reading them; hashing; the lock.
 
 Everything flywheel writes goes through here: to a `.partial` sibling, fsync, then one `os.replace`. A reader sees the
-old file or the new one, and reads rows with `read_rows`: `str.splitlines` cuts lines where JSON does not. Paths are
-plain local paths today; a store in object storage needs this file changed, no other.
+old file or the new one, and reads rows with `read_rows`: `str.splitlines` cuts lines where JSON does not. Of a store in
+a bucket this is the machine's own part; the rest is `flywheel.io.places`.
 """
 
 from __future__ import annotations
@@ -161,7 +161,12 @@ def atomic_write(path: Path, text: str) -> None:
 
 def write_json(path: Path, value: object) -> None:
     """Write a JSON document with sorted keys, indented, atomically."""
-    atomic_write(path, json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    atomic_write(path, json_text(value))
+
+
+def json_text(value: object) -> str:
+    """Return a JSON document as `write_json` writes it."""
+    return json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def read_json(path: Path) -> Any:

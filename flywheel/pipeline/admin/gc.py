@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from flywheel.io.places import snapshot_name
+from flywheel.pipeline.build.registry import STAGE_NAMES
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.serve.delta import republish
 from flywheel.results.operations import GcAnswer, GcRow
@@ -33,12 +36,13 @@ class Kept:
 
 @dataclass(frozen=True)
 class _Find:
-    """Files that can be removed, and an action to take first."""
+    """Files that can be removed, those of the store by name, and an action to take first."""
 
     what: str
     why: str
-    paths: tuple[Path, ...]
+    paths: tuple[Path, ...] = ()
     first: Callable[[], object] = lambda: None
+    stored: tuple[str, ...] = ()
 
 
 def collect(ctx: Context, kept: Kept | None = None, *, dry_run: bool = False) -> GcAnswer:
@@ -52,16 +56,17 @@ def collect(ctx: Context, kept: Kept | None = None, *, dry_run: bool = False) ->
     rows: dict[str, GcRow] = {}
     if not dry_run:
         republish(ctx.store)
-    for find in _finds(ctx, kept or Kept()):
-        size = sum(_size(path) for path in find.paths)
-        before = rows.get(find.what, GcRow(what=find.what, count=0, size_bytes=0, why=find.why))
-        rows[find.what] = GcRow(
-            what=find.what, count=before.count + len(find.paths), size_bytes=before.size_bytes + size, why=find.why
-        )
-        if not dry_run:
-            find.first()
-            for path in find.paths:
-                _remove(path)
+    with nullcontext() if dry_run else ctx.store.place.alone("gc", STAGE_NAMES):
+        for find in _finds(ctx, kept or Kept()):
+            size = sum(_size(path) for path in find.paths) + sum(ctx.store.place.size(n) or 0 for n in find.stored)
+            before = rows.get(find.what, GcRow(what=find.what, count=0, size_bytes=0, why=find.why))
+            count = before.count + len(find.paths) + len(find.stored)
+            rows[find.what] = GcRow(what=find.what, count=count, size_bytes=before.size_bytes + size, why=find.why)
+            if not dry_run:
+                find.first()
+                ctx.store.place.remove(find.stored)
+                for path in find.paths:
+                    _remove(path)
     count, size_bytes = (sum(getattr(row, name) for row in rows.values()) for name in ("count", "size_bytes"))
     return GcAnswer(dry_run=dry_run, rows=list(rows.values()), count=count, size_bytes=size_bytes)
 
@@ -79,8 +84,8 @@ def _remove(path: Path) -> None:
 
 
 def _finds(ctx: Context, kept: Kept) -> Iterator[_Find]:
-    for path in ctx.store.orphans():
-        yield _Find("orphan parts", "in no snapshot: left by an interrupted command", (path,))
+    if orphans := tuple(ctx.store.orphans()):
+        yield _Find("orphan parts", "in no snapshot: left by an interrupted command", stored=orphans)
     yield from _snapshots(ctx, kept)
     yield from _cache(ctx, kept)
     yield from _leftovers(ctx)
@@ -90,7 +95,7 @@ def _finds(ctx: Context, kept: Kept) -> Iterator[_Find]:
 def _snapshots(ctx: Context, kept: Kept) -> Iterator[_Find]:
     """Yield old snapshots, each with the parts that no remaining one names: the snapshot first, then its parts."""
     needed = set(_named(ctx)) if kept.provenance else set()
-    kept_snapshots, old = list[Snapshot](), list[tuple[Path, Snapshot]]()
+    kept_snapshots, old = list[Snapshot](), list[tuple[str, Snapshot]]()
     for stage in ctx.store.stages():
         numbers = ctx.store.numbers(stage)
         for number in numbers:
@@ -98,13 +103,13 @@ def _snapshots(ctx: Context, kept: Kept) -> Iterator[_Find]:
             if number in numbers[-max(1, kept.snapshots) :] or f"{stage}/{number}" in needed:
                 kept_snapshots.append(snapshot)
             else:
-                old.append((ctx.store.root / "snapshots" / stage / f"{number}.json", snapshot))
+                old.append((snapshot_name(stage, number), snapshot))
     named = {part.path for snapshot in kept_snapshots for part in snapshot.parts}
-    for path, snapshot in old:
+    for name, snapshot in old:
         unused = sorted({part.path for part in snapshot.parts} - named)
         named |= set(unused)
-        parts = tuple(at for part in unused if (at := ctx.store.root / part).exists())
-        yield _Find("old snapshots", "newer ones exist, and no round was made from them", (path, *parts))
+        parts = tuple(part for part in unused if ctx.store.place.size(part) is not None)
+        yield _Find("old snapshots", "newer ones exist, and no round was made from them", stored=(name, *parts))
 
 
 def _named(ctx: Context) -> Iterator[str]:

@@ -124,6 +124,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("fixtures", _LABELLED, ("fixtures", "scenarios"), "task", "fixtures",
           lambda c: {"replay": c.replay.model_dump(include={"reads", "acts", "min_agreement"})}),
 )  # fmt: skip
+STAGE_NAMES = ("ingest", *(stage.name for stage in STAGES))  # all that have snapshots
 
 # What a pipeline file may list besides table stages, and what each needs and makes.
 ACTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {

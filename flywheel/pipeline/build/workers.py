@@ -19,6 +19,7 @@ from typing import Self
 from flywheel.config import Config
 from flywheel.errors import StoreError
 from flywheel.io.cluster import ClusterTasks
+from flywheel.io.places import Folder
 from flywheel.io.processes import Processes
 from flywheel.io.safe_path import can_start_safely
 from flywheel.pipeline.build.partition import SLICE, Done, make_partition
@@ -91,26 +92,26 @@ class Workers:
 
     def _started(self, workers: int) -> Executor:
         if self._pool is None:
-            given = (self._store.root.resolve(), self._config, self._project)
+            given = (self._store.place.resolved(), self._config, self._project)
             self._pool = (
                 ClusterTasks(self._cluster, _begin, *given) if self._cluster else Processes(workers, _begin, *given)
             )
         return self._pool
 
 
-def _begin(root: Path, config: Config, project: Path) -> None:
+def _begin(place: Folder, config: Config, project: Path) -> None:
     """Prepare a worker.
 
     Raises:
         StoreError: it does not see the store.
     """
     global _prepared  # noqa: PLW0603 - a pool's process has no other place to keep something
-    if not root.is_dir():
+    if not place.shared and not place.root.is_dir():
         raise StoreError(
-            f"`{root}` is not there on the node {socket.gethostname()}",
+            f"`{place.root}` is not there on the node {socket.gethostname()}",
             hint="the store's folder has to be shared with all nodes, at the same path",
         )
-    _prepared = Store(root), config, project
+    _prepared = Store(place), config, project
 
 
 def _work(job: tuple[str, int, Mapping[str, int]]) -> Done:

@@ -139,25 +139,20 @@ def _hooks(ctx: Context) -> Iterator[DoctorCheck]:
 
 def _store(ctx: Context) -> Iterator[DoctorCheck]:
     parts = {part.path: part for part in _parts(ctx)}
-    missing = [path for path in parts if not (ctx.store.root / path).is_file()]
-    changed = [p for p, part in parts.items() if p not in missing and not _as_written(ctx.store.root / p, part)]
-    for path in (*missing, *changed):
+    ctx.store.place.fetch((path, part.sha256) for path, part in parts.items())
+    faults = {path: fault for path, part in parts.items() if (fault := ctx.store.fault(part))}
+    for path, fault in sorted(faults.items(), key=lambda found: found[1] != "missing"):
         yield DoctorCheck(
             name="store",
             state=FAILED,
-            says=f"`{path}` is {'missing' if path in missing else 'changed since it was written'}",
+            says=f"`{path}` is {fault}{' since it was written' if fault == 'changed' else ''}",
             fix=way_out(parts[path].table),
         )
     left = sum(1 for _ in ctx.store.root.rglob(f"*{files.PARTIAL}")) if ctx.store.root.exists() else 0
     size = sum(p.size_bytes for p in parts.values()) / 10**6
     more = f"; {left} partial files of an interrupted run, which the next run removes" if left else ""
-    if not missing and not changed:
+    if not faults:
         yield _check("store", f"{len(parts):,} parts, {size:,.1f} MB, every hash matches{more}")
-
-
-def _as_written(path: Path, part: Part) -> bool:
-    """Whether a part still has its size and hash."""
-    return path.stat().st_size == part.size_bytes and files.hash_file(path) == part.sha256
 
 
 def _parts(ctx: Context) -> Iterator[Part]:

@@ -211,8 +211,7 @@ def run_recipe(
     journal = Journal(ctx, pipeline.name, trains="train" in names)
     run = _Run(ctx, key, journal, trains="train" in names)
     if names[0] == pipeline.stages[0]:
-        for orphan in ctx.store.orphans():  # parts of killed stages, to which other rows came before they ran again
-            orphan.unlink(missing_ok=True)
+        ctx.store.remove_orphans()  # parts of killed stages, to which other rows came before they ran again
     done = _each(run, names, on_stage, last=pipeline.stages[-1])
     code = int(run.exit_code())
     if names == ["notify"]:  # alone, it fails with the night: a scheduler takes its last task's state for the run's

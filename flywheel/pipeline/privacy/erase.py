@@ -66,8 +66,7 @@ def rebuild(ctx: Context, mine: Belongings) -> list[str]:
         notes.append(f"the published tables were not brought up to date: {error.message}")
     for name in ctx.store.stages():
         ctx.store.prune(name, 1)
-    for path in ctx.store.orphans():
-        path.unlink(missing_ok=True)
+    ctx.store.remove_orphans()
     return notes
 
 

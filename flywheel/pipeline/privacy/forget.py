@@ -21,7 +21,7 @@ from typing import Any
 
 from flywheel.errors import StoreError, UsageError
 from flywheel.io import files
-from flywheel.pipeline.build.registry import STAGES
+from flywheel.pipeline.build.registry import STAGE_NAMES, STAGES
 from flywheel.pipeline.context import Context, deployments
 from flywheel.pipeline.privacy import erase
 from flywheel.pipeline.privacy.find import Belongings, belongings
@@ -186,15 +186,16 @@ def resume(ctx: Context) -> list[Certificate]:
         StoreError: a write to the disk failed.
     """
     path, certificates = ctx.store.root / FORGETTING, list[Certificate]()
-    while path.exists():
-        mine, planned, audits, others = _intent(path)
-        certificates.append(_certified(ctx, planned) or _carry_out(ctx, mine, planned, audits))
-        if not others:
-            path.unlink()
-        elif ctx.key is not None:
-            _intend(ctx, others[0], others[1:], ctx.key())
-        else:
-            raise RuntimeError("an opened project has a key")
+    with ctx.store.place.alone("forget", STAGE_NAMES, all_parts=True):
+        while path.exists():
+            mine, planned, audits, others = _intent(path)
+            certificates.append(_certified(ctx, planned) or _carry_out(ctx, mine, planned, audits))
+            if not others:
+                path.unlink()
+            elif ctx.key is not None:
+                _intend(ctx, others[0], others[1:], ctx.key())
+            else:
+                raise RuntimeError("an opened project has a key")
     return certificates
 
 

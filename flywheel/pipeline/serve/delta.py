@@ -16,7 +16,7 @@ from uuid import UUID
 import polars as pl
 
 from flywheel.contracts import polars_schema
-from flywheel.errors import StoreError
+from flywheel.errors import StoreError, UsageError
 from flywheel.io import files
 from flywheel.pipeline.build.registry import stage_of
 from flywheel.records import TABLES, Row, canonical_json
@@ -39,7 +39,10 @@ def publish(store: Store) -> PublishAnswer:
 
     Raises:
         StoreError: a part or a log is missing or damaged.
+        UsageError: the store is in a bucket.
     """
+    if store.place.shared:
+        raise UsageError("tables of a store in a bucket are not published", hint="their parts are Parquet: read those")
     return PublishAnswer(tables=_published(store, TABLES))
 
 

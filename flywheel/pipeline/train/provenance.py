@@ -66,7 +66,7 @@ def from_snapshots(store: Store, ids: Iterable[str]) -> dict[str, Origin]:
         stage = stage_of(table.name)
         for number in reversed(store.numbers(stage)):
             if missing:
-                parts = [p for p in store.snapshot(stage, number).parts if (store.root / p.path).exists()]
+                parts = [p for p in store.snapshot(stage, number).parts if not store.damage(p)]
                 origins |= _origins(store, store.read(parts, table.name), table, sorted(missing))
                 missing -= origins.keys()
     return origins

@@ -66,7 +66,7 @@ class _OtherSplit(Store):
     """A project's store in which other tasks are held out: some more, or these alone."""
 
     def __init__(self, store: Store, tasks: frozenset[str], *, alone: bool = False) -> None:
-        super().__init__(store.root)
+        super().__init__(store.place)
         self._tasks, self._alone = sorted(tasks), alone
 
     def table(self, table: str, stage: str) -> pl.LazyFrame:

@@ -1,0 +1,192 @@
+"""A store in a bucket, of a real server over HTTP, from the public API."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from flywheel import Project
+from flywheel.config import Config
+from flywheel.errors import BucketError, BusyError, ConfigError, UsageError
+from flywheel.io.bucket import Address, address
+from flywheel.io.places import InBucket
+from flywheel.pipeline.admin.gc import Kept
+from flywheel.store import Store
+from tests.bucket_server import SECRET, BucketServer, serving
+
+pytest.importorskip("obstore")
+
+URL = "s3://b/team/project"
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[BucketServer]:
+    with serving(BucketServer()) as server:
+        yield server
+
+
+@pytest.fixture
+def server(started: BucketServer, monkeypatch: pytest.MonkeyPatch) -> BucketServer:
+    started.objects.clear()
+    started.asked.clear()
+    started.lies = False
+    started.use(monkeypatch)
+    monkeypatch.setenv("FLYWHEEL_TRUST", "1")
+    monkeypatch.setenv("FLYWHEEL_KEY", "one key for all machines")
+    return started
+
+
+def _machine(folder: Path, store: str = URL) -> Project:
+    folder.mkdir(exist_ok=True)
+    return Project(folder, config=Config.model_validate({"store": store, "build": {"partitions": 1}}))
+
+
+def _logs(folder: Path, first: int = 0, last: int = 3) -> list[Path]:
+    path = folder / f"{first}.jsonl"
+    rows = [
+        {
+            "id": f"r{number}",
+            "user": f"u{number}@shop.example",
+            "request": {"messages": [{"role": "user", "content": f"Where is order {number}?"}]},
+            "response": {"choices": [{"message": {"role": "assistant", "content": "In Lyon."}}]},
+        }
+        for number in range(first, last)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return [path]
+
+
+def test_two_machines_share_a_store_that_equals_one_in_a_folder(server: BucketServer, tmp_path: Path) -> None:
+    one, alone = _machine(tmp_path / "one"), _machine(tmp_path / "alone", ".flywheel")
+    logs = _logs(tmp_path)
+    for project in (one, alone):
+        project.ingest(logs)
+        project.build(select="episodes")
+    other = _machine(tmp_path / "other")
+    for stage in alone.store.stages():
+        here, there = alone.store.current(stage), other.store.current(stage)
+        assert here is not None
+        assert there is not None
+        path = f"/b/team/project/snapshots/{stage}/{here.number}.json"
+        if stage == "ingest":  # paths of logs are relative to the project
+            assert here.parts == there.parts
+        else:
+            assert server.objects[path].body == (alone.store.root / f"snapshots/{stage}/1.json").read_bytes()
+    assert other.store.stages() == alone.store.stages()
+    assert other.status().stages == alone.status().stages
+    assert other.query("SELECT count(*) AS n FROM events").to_pylist() == [{"n": 3}]
+    parts = [name for name in server.names() if "/tables/" in name]
+    assert parts
+    assert all(
+        file.read_bytes() == server.objects[f"/b/team/project/tables/{name}"].body for name, file in _cached(other)
+    )
+    assert SECRET not in "".join(path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file())
+
+    other.ingest(_logs(tmp_path, 3, 4))
+    assert other.store.numbers("ingest") == [1, 2]
+    assert one.ingest(logs).kept == 0  # which sees what the other one has stored
+    assert one.query("SELECT count(*) AS n FROM events").to_pylist() == [{"n": 4}]
+    with pytest.raises(UsageError, match="not published"):
+        one.publish()
+
+
+def _cached(project: Project) -> list[tuple[str, Path]]:
+    tables = project.store.root / "tables"
+    return [(path.relative_to(tables).as_posix(), path) for path in tables.rglob("part-*.parquet")]
+
+
+def test_of_two_commits_on_one_ground_the_second_is_refused(server: BucketServer, tmp_path: Path) -> None:
+    stores = [Store(InBucket(tmp_path / str(number), _address())) for number in range(6)]
+    stores[0].create()
+    for store in stores[1:]:
+        store.create()
+        assert store.numbers("ingest") == []
+    accepted = []
+    for round_ in range(3):
+        for number, store in enumerate(stores):
+            try:
+                store.commit("ingest", fingerprint={"of": number, "in": round_}, parts=(), funnel={})
+            except BusyError:
+                store.create()  # the next command looks again
+            else:
+                accepted.append((number, round_))
+    documents = [json.loads(kept.body) for name, kept in sorted(server.objects.items()) if "/ingest/" in name]
+    assert sorted((d["fingerprint"]["of"], d["fingerprint"]["in"]) for d in documents) == sorted(accepted)
+    assert [d["number"] for d in sorted(documents, key=lambda d: d["number"])] == list(range(1, len(accepted) + 1))
+    assert len(accepted) < 18
+
+
+def test_an_own_commit_is_known_again_when_its_answer_was_lost(server: BucketServer, tmp_path: Path) -> None:
+    store = Store(InBucket(tmp_path, _address()))
+    store.create()
+    server.loses_answer_of = put = "PUT /b/team/project/snapshots/ingest/1.json"
+    assert store.commit("ingest", fingerprint={}, parts=(), funnel={}).number == 1
+    assert server.asked.count(put) == 2
+
+
+def test_a_server_that_overwrites_is_refused_before_anything_is_written(server: BucketServer, tmp_path: Path) -> None:
+    server.lies = True
+    with pytest.raises(BucketError, match="overwrites what it was asked only to create"):
+        _machine(tmp_path / "one").ingest(_logs(tmp_path))
+    assert server.names() == ["team/project/probe"]
+
+
+def test_gc_holds_off_other_machines_and_takes_over_from_a_dead_one(server: BucketServer, tmp_path: Path) -> None:
+    one, other = _machine(tmp_path / "one"), _machine(tmp_path / "other")
+    for number in range(4):
+        one.ingest(_logs(tmp_path, number, number + 1))
+    assert one.store.numbers("ingest") == [1, 2, 3, 4]
+    late = Store(InBucket(tmp_path / "late", _address()))
+    late.create()
+    place = other.store.place
+    other.store.create()
+    with place.alone("gc", ["ingest", "links"]):
+        with pytest.raises(BusyError, match=r"`gc` on .* holds the lease"):
+            one.ingest(_logs(tmp_path, 9, 10))
+        with pytest.raises(BusyError, match="another machine has written a snapshot of `ingest`"):
+            late.commit("ingest", fingerprint={}, parts=(), funnel={})
+        with pytest.raises(BusyError, match="another machine has written a snapshot of `links`"):
+            late.commit("links", fingerprint={}, parts=(), funnel={})
+    lock = "/b/team/project/locks/1.json"
+    claim = json.loads(server.objects[lock].body)
+    server.put(lock, json.dumps({**claim, "until": "2100-01-01T00:00:00+00:00"}).encode())
+    with pytest.raises(BusyError, match="holds the lease"):
+        one.gc(Kept(snapshots=1))
+    server.put(lock, json.dumps({**claim, "until": "2020-01-01T00:00:00+00:00"}).encode())
+    answer = one.gc(Kept(snapshots=1))
+    assert answer.count > 0
+    assert one.store.numbers("ingest") == [6]
+    assert "team/project/locks/2.json" in server.names()  # a higher number than the dead holder's
+    assert one.query("SELECT count(*) AS n FROM events").to_pylist() == [{"n": 4}]
+    assert other.ingest(_logs(tmp_path, 0, 1)).kept == 0
+    assert dict(_cached(other)).keys() <= {name.removeprefix("team/project/tables/") for name in server.names()}
+
+
+def test_forgetting_reaches_the_bucket(server: BucketServer, tmp_path: Path) -> None:
+    project = _machine(tmp_path / "one")
+    project.ingest(_logs(tmp_path))
+    project.build(select="episodes")
+    before = {name for name in server.names() if "/tables/events/" in name or "/tables/episodes/" in name}
+    project.forget("u1@shop.example")
+    assert not before & set(server.names())
+    fresh = _machine(tmp_path / "fresh")
+    assert fresh.query("SELECT count(*) AS n FROM episodes").to_pylist() == [{"n": 2}]
+    assert fresh.ingest(_logs(tmp_path, 1, 3)).forgotten == 1
+
+
+def test_a_store_in_a_bucket_is_asked_about_first(
+    server: BucketServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FLYWHEEL_TRUST")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with pytest.raises(ConfigError, match="store = s3://b/team/project"):
+        _machine(tmp_path / "one")
+    assert not server.asked
+
+
+def _address() -> Address:
+    where = address(URL)
+    assert where is not None
+    return where
