@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pydantic import BaseModel
 
+_MANY = 200  # lists, from which it is worth to flatten them
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 SCHEMA_BASE = "https://flywheel-rl.invalid/schemas"
@@ -154,7 +155,9 @@ def series(name: str, values: Sequence[Any], dtype: pl.DataType) -> pl.Series:
     if isinstance(dtype, pl.Datetime):
         micros = [None if time is None else (time - _EPOCH) // _MICROSECOND for time in values]
         return pl.Series(name, micros, dtype=pl.Int64).cast(dtype)
-    return _lists(name, values, dtype) if isinstance(dtype, pl.List) else pl.Series(name, values, dtype=dtype)
+    if isinstance(dtype, pl.List) and len(values) >= _MANY:
+        return _lists(name, values, dtype)
+    return pl.Series(name, values, dtype=dtype)
 
 
 def _lists(name: str, values: Sequence[Sequence[Any] | None], dtype: pl.List) -> pl.Series:

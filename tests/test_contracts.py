@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from flywheel.contracts import arrow_schema, conform, frame_of, polars_schema, series
 from flywheel.pipeline.admin.schemas import all_schemas, schema_document
 from flywheel.records import TABLES, Row, canonical_json, content_id
+from flywheel.stages.common.canonical import as_canonical
 from flywheel.store import Store
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,7 +49,8 @@ def _lists(dtype: pl.DataType, text: st.SearchStrategy[str]) -> st.SearchStrateg
     """Values of a list's type, of any depth."""
     if isinstance(dtype, pl.List):
         return st.lists(_lists(cast(pl.DataType, dtype.inner), text), max_size=3)
-    return st.floats(-1, 1) if dtype == pl.Float64 else text
+    numbers: dict[Any, st.SearchStrategy[Any]] = {pl.Float64: st.floats(-1, 1), pl.Int64: st.integers(0, 2**40)}
+    return numbers.get(dtype, text)
 
 
 def _values(dtype: pl.DataType, *, nullable: bool) -> st.SearchStrategy[Any]:
@@ -87,9 +90,11 @@ def test_columns_are_what_polars_makes_of_the_same_values() -> None:
         "empty": [[], [], []],
     }
     for name, dtype in (("nested", nested), ("text", text), ("empty", text)):
-        made = series(name, values[name], dtype)
-        assert made.equals(pl.Series(name, values[name], dtype=dtype), check_dtypes=True, check_names=True)
-    assert series("nested", [], nested).dtype == nested
+        for times in (1, 100):  # few are not worth another way
+            made = series(name, values[name] * times, dtype)
+            expected = pl.Series(name, values[name] * times, dtype=dtype)
+            assert made.equals(expected, check_dtypes=True, check_names=True)
+    assert series("nested", [[]] * 300, nested).dtype == nested
     with pytest.raises(TypeError):
         series("n", ["no number"], pl.Int64())
 
@@ -100,3 +105,18 @@ def test_equal_content_has_equal_ids() -> None:
     assert len(content_id("\ud800")) == 32
     with pytest.raises(ValueError, match="Out of range"):
         canonical_json(float("nan"))
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text() | st.sampled_from([1e16, 1e-7, -0.0, 2**64, "\ud800", "\x7f\u2028"]),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+        max_leaves=8,
+    )
+)  # fmt: skip
+def test_canonical_json_is_what_the_standard_library_writes(value: Any) -> None:
+    written = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    assert canonical_json(value) == written
+    assert content_id(value) == hashlib.sha256(f"[{written}]".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    assert as_canonical(json.dumps(value), lambda same: same) == written

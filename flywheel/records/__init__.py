@@ -10,7 +10,18 @@ everywhere. The field descriptions here are the JSON Schemas' descriptions.
 
 from __future__ import annotations
 
-from flywheel.records.base import ID_HEX, ID_KINDS, Document, Record, Row, canonical_json, content_id, is_name, texts_in
+from flywheel.records.base import (
+    ID_HEX,
+    ID_KINDS,
+    Document,
+    Record,
+    Row,
+    canonical_json,
+    content_id,
+    has_no_floats,
+    is_name,
+    texts_in,
+)
 from flywheel.records.candidates import GateEvidence, LedgerEntry, Outcome
 from flywheel.records.cases import Asked, EvalCase, GoldenRow
 from flywheel.records.datasets import Example, Group, PreferencePair
@@ -148,6 +159,7 @@ __all__ = [
     "Verdict",
     "canonical_json",
     "content_id",
+    "has_no_floats",
     "is_name",
     "refused_alike",
     "texts_in",

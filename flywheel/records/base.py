@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from typing import Annotated, ClassVar, Unpack
+from typing import Annotated, ClassVar, Unpack, cast
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
@@ -20,24 +20,40 @@ ID_KINDS = frozenset({"trace", "session", "span", "call", "response", "request",
 Json = Annotated[str, Field(json_schema_extra={"contentMediaType": "application/json"})]
 
 
+_SAME_IN_BOTH = frozenset({str, int, bool, type(None)})  # kinds of values that both writers write alike: not floats
+_write = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+
+
 def canonical_json(value: object) -> str:
     """Return `value` as JSON text with sorted keys, no spaces and no NaN: equal values give equal text."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    fast = _fast(value)
+    return _write(value) if fast is None else fast.decode()
+
+
+def _fast(value: object) -> bytes | None:
+    """Return the canonical JSON by the fast writer; None where it may write other bytes, or cannot write at all."""
+    if has_no_floats(value):
+        try:
+            return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+        except TypeError:
+            pass  # a lone surrogate, an integer beyond 64 bits, a name that is not text
+    return None
+
+
+def has_no_floats(value: object) -> bool:
+    """Whether a value is made of objects, lists, texts, integers, booleans and nulls alone."""
+    kind = type(value)
+    if kind in _SAME_IN_BOTH:
+        return True
+    if kind is dict:
+        return all(map(has_no_floats, cast("dict[str, object]", value).values()))
+    return (kind is list or kind is tuple) and all(map(has_no_floats, cast("list[object]", value)))
 
 
 def content_id(*parts: object) -> str:
     """Return a 32-hex-digit id of the given JSON-able parts (SHA-256 of their canonical JSON, truncated)."""
-    return hashlib.sha256(_canonical_bytes(parts)).hexdigest()[:ID_HEX]
-
-
-def _canonical_bytes(parts: tuple[object, ...]) -> bytes:
-    """Return the parts' canonical JSON in UTF-8; plain texts, which most ids are made of, by the fast writer."""
-    if all(part is None or type(part) is str for part in parts):
-        try:
-            return orjson.dumps(parts)
-        except TypeError:
-            pass  # a lone surrogate
-    return canonical_json(parts).encode("utf-8", "surrogatepass")
+    text = _fast(parts) or _write(parts).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(text).hexdigest()[:ID_HEX]
 
 
 def texts_in(value: object) -> Iterator[str]:

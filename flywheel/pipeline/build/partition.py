@@ -18,6 +18,7 @@ import polars as pl
 from flywheel.config import Config
 from flywheel.errors import StoreError
 from flywheel.funnel import Funnel
+from flywheel.io.processes import uncollected
 from flywheel.pipeline.build.registry import Frames, Stage, made_by, stage_of
 from flywheel.pipeline.build.tables import RECORDED
 from flywheel.records import TABLES, LogEvent, content_id
@@ -48,7 +49,8 @@ def make_partition(stage: Stage, store: Store, config: Config, project: Path, pa
     for frames in _slices(stage, loaded):
         funnel = Funnel()
         remembered = {f"previous {table}": store.table(table, stage.name).collect() for table in stage.remembers}
-        output = stage.function()(dict(frames) | remembered, config, funnel, project)
+        with uncollected():
+            output = stage.function()(dict(frames) | remembered, config, funnel, project)
         funnel.check(stage.name)
         total.merge(funnel.as_dict())
         for table, rows in outputs.items():

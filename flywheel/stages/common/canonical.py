@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from flywheel.records import ID_HEX, canonical_json, content_id
+from flywheel.records import ID_HEX, canonical_json, content_id, has_no_floats
 
 STATE_TASK_HEX = 16  # digits of a state that are its task's
 HOLDOUT_SALT = "flywheel-holdout:"
@@ -60,11 +60,6 @@ def dump(value: Any) -> str:
         return canonical_json(value)
 
 
-# A number that the fast parser and writer may treat differently than `json` does: beyond 64 bits, below 0.0001, or
-# with an exponent. In texts the pattern matches too often, which costs time only.
-_DELICATE = re.compile(r"[:\[,\s]-?(?:\d{16}|0\.000|\d+(?:\.\d+)?[eE])")
-
-
 def as_canonical(text: str, change: Callable[[Any], Any]) -> str:
     """Return the canonical JSON of a JSON text after a change, byte for byte as `canonical_json` writes it.
 
@@ -72,12 +67,12 @@ def as_canonical(text: str, change: Callable[[Any], Any]) -> str:
         text: JSON.
         change: returns the new value for the parsed one; may change it in place.
     """
-    if _DELICATE.search(text) is None:
-        try:
-            return dump(change(orjson.loads(text)))
-        except orjson.JSONDecodeError:
-            pass  # what only the tolerant parser reads: lone surrogates, NaN
-    return canonical_json(change(json.loads(text)))
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:  # what only the tolerant parser reads: lone surrogates, NaN
+        return canonical_json(change(json.loads(text)))
+    # Both writers write floats differently, and the fast parser makes floats of integers beyond 64 bits.
+    return dump(change(value)) if has_no_floats(value) else canonical_json(change(json.loads(text)))
 
 
 def normal_text(text: str) -> str:

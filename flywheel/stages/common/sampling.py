@@ -76,7 +76,9 @@ def draws(steps: pl.DataFrame) -> dict[str, Drawn]:
     if "served" not in steps.columns:
         steps = steps.with_columns(served=None)
     by_episode: dict[str, list[str | None]] = {}
-    for episode, how in steps.sort("episode_id", "index").select("episode_id", "served").iter_rows():
+    for episode, how in (
+        steps.select("episode_id", "index", "served").sort("episode_id", "index").drop("index").iter_rows()
+    ):
         by_episode.setdefault(episode, []).append(how)
     return {episode: drawn(calls) for episode, calls in by_episode.items()}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -75,5 +76,12 @@ def _shape(text: str) -> str:
         return ""
     if isinstance(value, list):
         value = value[0] if value else {}
-    outer = sorted((k, type(v).__name__) for k, v in value.items()) if isinstance(value, dict) else type(value).__name__
-    return hashlib.sha256(str(outer).encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    if isinstance(value, dict):
+        return _digest(tuple((key, type(item).__name__) for key, item in value.items()))
+    return _digest(type(value).__name__)
+
+
+@lru_cache(maxsize=1024)  # tools answer in few shapes
+def _digest(outer: tuple[tuple[str, str], ...] | str) -> str:
+    text = outer if isinstance(outer, str) else str(sorted(outer))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]

@@ -107,7 +107,7 @@ def _actions(steps: pl.DataFrame) -> tuple[Ints, Ints, Ints]:
     """Return the codes of the actions at each grain."""
     texts = [None if key is not None else text_class(a) for key, a in steps.select("action_key", "action").iter_rows()]
     exact = steps["action_key"].fill_null(pl.Series(texts, dtype=pl.String))
-    alike = exact.to_frame("key").select(slotted(pl.col("key")))["key"]
+    alike = slotted(exact)
     names = steps.select(pl.col("tool_names").list.sort().list.join("\n"))["tool_names"]
     named = pl.select(pl.when(names != "").then(names).otherwise(exact)).to_series()
     broken = steps["malformed"].to_numpy().astype("int64")

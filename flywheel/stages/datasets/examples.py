@@ -17,6 +17,7 @@ from flywheel.contracts import frame_of
 from flywheel.funnel import Funnel
 from flywheel.models.calls import is_reproducible
 from flywheel.records import Example, ToolStatus, canonical_json, content_id
+from flywheel.stages.common.canonical import parse
 from flywheel.stages.datasets.context import NEEDS_IMAGE, PROVISIONAL, UNFIT, contexts, needing_images, unfit
 from flywheel.stages.datasets.edits import corrected
 from flywheel.stages.datasets.grounding import ungrounded
@@ -142,7 +143,7 @@ def _one_per_text(rows: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
     Actions without any text or call are dropped first: there is nothing to learn from them. So are those that cannot be
     shown as they were written.
     """
-    actions = [json.loads(text)[0] for text in rows["completion"]]
+    actions = [parse(text, exact=False)[0] for text in rows["completion"]]
     rows = rows.with_columns(
         _empty=pl.Series(map(_is_empty, actions), dtype=pl.Boolean),
         _cut=pl.Series([not is_reproducible(action) for action in actions], dtype=pl.Boolean),

@@ -155,6 +155,8 @@ def _as_written(part: Fragment) -> bool:
 
 
 def _system_prompt(first: Fragment) -> list[str]:
+    if '"role":"system"' not in first.observation:
+        return []
     messages = json.loads(f"[{first.observation}]")
     return [str(m.get("content") or "") for m in messages if m["role"] == "system"]
 

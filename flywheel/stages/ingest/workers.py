@@ -6,14 +6,12 @@ compute: they touch no file, and end when the process that started them does.
 
 from __future__ import annotations
 
-import gc
 import os
 import pickle
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +19,7 @@ from flywheel.config import IngestConfig
 from flywheel.errors import IngestError
 from flywheel.extensions import Reader
 from flywheel.io.cluster import Cluster, ClusterTasks
-from flywheel.io.processes import Processes
+from flywheel.io.processes import Processes, uncollected
 from flywheel.io.safe_path import can_start_safely
 from flywheel.stages.ingest.batches import Batch, Block, Counts, Segment
 from flywheel.stages.ingest.framed import Bad, Framed, Lines, Raw, Record, Row
@@ -50,7 +48,7 @@ class Worker:
 
     def work(self, segments: Sequence[Segment]) -> Batch:
         """Return the events of a block."""
-        with _uncollected():
+        with uncollected():
             return self._work(segments)
 
     def _work(self, segments: Sequence[Segment]) -> Batch:
@@ -74,18 +72,6 @@ class Worker:
     def _redacted(self, bad: Bad) -> Bad:
         """Return a refusal with its words redacted: they may name a field, and a field's name may be anything."""
         return bad._replace(detail=self._redactor.text(bad.detail))
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Keep the cycle collector away: parsed JSON has no cycles, and a block has a million objects."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 def _parsed(framed: Iterable[Framed]) -> Iterator[Record | Bad]:

@@ -74,6 +74,8 @@ def compare_attempts(
 
 
 def _checked(name: str, frame: pl.DataFrame) -> pl.DataFrame:
+    if frame.is_empty() and frame.schema == polars_schema(Reward):
+        return frame
     hint = f"signal `{name}` must return rows of `Reward`: see `flywheel schema reward`"
     if "inclusion" not in frame.columns:  # only audits have it
         frame = frame.with_columns(inclusion=pl.lit(None, dtype=pl.Float64))

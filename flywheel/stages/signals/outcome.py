@@ -79,7 +79,8 @@ def recovery(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, 
     """A call failed or did not parse, and a later call of the same tool succeeded: a vote for that later step."""
     del episodes, cfg
     rows, times = SignalRows("recovery", "exec"), times_of(events)
-    for episode, path in by_episode(steps):
+    broken = steps.filter(pl.col("malformed") | pl.col("tool_status").list.contains(ToolStatus.FAILED.value))
+    for episode, path in _paths_of(steps, broken["episode_id"]):
         failed: dict[str, StepRow] = {}
         for step in path:
             for name, status in zip(step.tool_names, step.tool_status, strict=True):
@@ -97,8 +98,9 @@ def loop(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg:
     """
     del cfg
     rows, times = SignalRows("loop", "exec", version=2), times_of(events)
-    results = _results(episodes, steps)
-    for episode, path in by_episode(steps):
+    repeated = steps.filter(pl.len().over("episode_id", "action_key") >= LOOP_AT)["episode_id"].unique()
+    results = _results(episodes, steps, repeated)
+    for episode, path in _paths_of(steps, repeated):
         keys = [(s.action_key, results.get((episode[0], s.step), "")) if s.action_key else None for s in path]
         calls = [(key, step) for key, step in zip(keys, path, strict=True) if key]
         windows = (Counter(key for key, _ in calls[n : n + LOOP_WITHIN]) for n in range(len(calls)))
@@ -108,10 +110,15 @@ def loop(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg:
     return rows.frame()
 
 
-def _results(episodes: pl.DataFrame, steps: pl.DataFrame) -> dict[tuple[str, int], str]:
-    """Return what each step's tools returned, from the observation that followed it."""
-    repeated = steps.filter(pl.len().over("episode_id", "action_key") >= LOOP_AT)["episode_id"].unique()
-    wanted = pl.col("episode_id").is_in(repeated.implode())
+def _paths_of(steps: pl.DataFrame, wanted: pl.Series) -> list[tuple[EpisodeKey, list[StepRow]]]:
+    """Return some episodes with their steps; most show nothing of what a signal looks for, and need no walk."""
+    episodes = set(wanted)
+    return [(episode, path) for episode, path in by_episode(steps) if episode[0] in episodes] if episodes else []
+
+
+def _results(episodes: pl.DataFrame, steps: pl.DataFrame, wanted_: pl.Series) -> dict[tuple[str, int], str]:
+    """Return what each step's tools returned in some episodes, from the observation that followed it."""
+    wanted = pl.col("episode_id").is_in(wanted_.implode())
     seen = steps.filter(wanted).select("episode_id", pl.col("index") - 1, messages="observation")
     last = episodes.filter(wanted).select("episode_id", pl.col("n_steps").cast(pl.Int64) - 1, messages="tail")
     rows = [*seen.iter_rows(), *last.iter_rows()]
@@ -128,16 +135,20 @@ def cost(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg:
     The family names the unit. Costs are normalised where they are combined, within one unit.
     """
     del steps, events, cfg
-    columns = ["episode_id", "task_id", "cost_usd", "input_tokens", "output_tokens", "latency_s", "n_steps"]
-    rows = {unit: SignalRows("cost", unit, "cost") for unit in ("usd", "tokens", "seconds", "steps")}
-    for episode_id, task_id, usd, tokens_in, tokens_out, seconds, n_steps in episodes.select(columns).iter_rows():
-        tokens = (
-            None if tokens_in is None and tokens_out is None else (tokens_in or 0) + OUTPUT_PRICE * (tokens_out or 0)
-        )
-        amounts = {"usd": usd, "tokens": tokens, "seconds": seconds, "steps": float(n_steps)}
-        unit = next(name for name, amount in amounts.items() if amount is not None and amount >= 0)
-        rows[unit].add((episode_id, task_id), amounts[unit], [])
-    return pl.concat([rows[unit].frame() for unit in sorted(rows)])
+    tokens = pl.col("input_tokens").fill_null(0) + OUTPUT_PRICE * pl.col("output_tokens").fill_null(0)
+    logged = pl.any_horizontal(pl.col("input_tokens", "output_tokens").is_not_null())
+    amounts = {
+        "usd": pl.col("cost_usd"),
+        "tokens": pl.when(logged).then(tokens),
+        "seconds": pl.col("latency_s"),
+        "steps": pl.col("n_steps").cast(pl.Float64),
+    }
+    units = [pl.when((amount >= 0) & ~amount.is_nan()).then(pl.lit(unit)) for unit, amount in amounts.items()]
+    of_episodes = episodes.select("episode_id", "task_id", family=pl.coalesce(units), **amounts)
+    scored = of_episodes.with_columns(
+        score=pl.coalesce(pl.when(pl.col("family") == unit).then(pl.col(unit)) for unit in amounts)
+    )
+    return SignalRows("cost", "", "cost").of(scored)
 
 
 def latency(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
@@ -149,6 +160,4 @@ def latency(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, c
     rows = SignalRows("latency", "seconds", "cost")
     otherwise = pl.any_horizontal(pl.col("cost_usd", "input_tokens", "output_tokens").is_not_null())
     slow = episodes.filter(otherwise & (pl.col("latency_s") >= 0)).select("episode_id", "task_id", "latency_s")
-    for episode_id, task_id, seconds in slow.iter_rows():
-        rows.add((episode_id, task_id), seconds, [])
-    return rows.frame()
+    return rows.of(slow.with_columns(family=pl.lit("seconds"), score="latency_s"))

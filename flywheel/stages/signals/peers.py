@@ -137,22 +137,20 @@ def _attempts(episodes: pl.DataFrame, steps: pl.DataFrame) -> Iterator[tuple[str
     new = pl.col("new") if "new" in episodes.columns else pl.lit(value=False)
     known = pl.col("history").is_not_null() if "history" in episodes.columns else pl.lit(value=False)
     voice = pl.when(new & known).then(pl.lit(NEW)).otherwise(pl.coalesce("user", "episode_id"))
-    rows = steps.join(several.select("episode_id", "tail", voice=voice), on="episode_id").sort(
-        "task_id", "episode_id", "index"
+    columns = ["task_id", "episode_id", "index", "observation", "action", "tool_names", "tool_status", "event_id"]
+    rows = (
+        steps.select(columns)
+        .join(several.select("episode_id", "tail", voice=voice), on="episode_id")
+        .sort("task_id", "episode_id", "index")
+        .with_columns(asked=pl.col("observation").str.contains(_BY_USER, literal=True))
     )
-    columns = [
-        "task_id",
-        "episode_id",
-        "tail",
-        "voice",
-        "observation",
-        "action",
-        "action_key",
-        "tool_names",
-        "tool_status",
-        "event_id",
-    ]
-    for task, of_task in groupby(rows.select(columns).iter_rows(named=True), key=lambda row: row["task_id"]):
+    # Texts that nothing below reads stay where they are: all but an attempt's first, its last, and those of changes.
+    begins, ends = (pl.col("episode_id").ne_missing(pl.col("episode_id").shift(n)) for n in (1, -1))
+    acting = [tool for tool in rows["tool_names"].explode().drop_nulls().unique() if changes(tool)]
+    acts = pl.col("tool_names").list.eval(pl.element().is_in(acting)).list.any()
+    read = {"observation": begins, "tail": ends, "action": ends | acts}
+    rows = rows.with_columns(pl.when(where).then(pl.col(name)).alias(name) for name, where in read.items())
+    for task, of_task in groupby(rows.iter_rows(named=True), key=lambda row: row["task_id"]):
         yield task, [_attempt(episode, list(path)) for episode, path in groupby(of_task, key=lambda r: r["episode_id"])]
 
 
@@ -164,7 +162,7 @@ def _attempt(episode: str, path: Sequence[Mapping[str, Any]]) -> _Attempt:
         opening=_words(_contents(path[0]["observation"], {"user"})),
         changed=frozenset(key for row in wrote for key in _changed(row)),
         only_asked=bool(tools) and all(looks_up(tool) or is_handoff(tool) for tool in tools),
-        talked=any(_BY_USER in row["observation"] for row in path[1:]),
+        talked=any(row["asked"] for row in path[1:]),
         closing=_words(_closing(path[-1])),
         evidence=tuple(row["event_id"] for row in wrote) or (path[-1]["event_id"],),
         voice=path[0]["voice"],

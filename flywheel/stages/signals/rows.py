@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 import orjson
 import polars as pl
 
-from flywheel.contracts import frame_of
+from flywheel.contracts import frame_of, polars_schema
 from flywheel.records import Reward
 from flywheel.stages.common.memo import cached_by_identity
 
@@ -35,7 +35,7 @@ Kind = Literal["outcome", "implicit", "cost", "risk"]
 
 def rewards_frame(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     """Return rows as a frame with the columns of `Reward`."""
-    return frame_of(rows, Reward)
+    return frame_of(rows, Reward) if rows else pl.DataFrame(schema=polars_schema(Reward))
 
 
 @dataclass(slots=True)
@@ -104,6 +104,13 @@ class SignalRows:
                 for (episode_id, task_id, step), row in self._rows.items()
             ]
         )
+
+    def of(self, scored: pl.DataFrame) -> pl.DataFrame:
+        """Return {episode_id, task_id, family, score} of whole episodes as a frame of rewards without evidence."""
+        same = {**self._same, "step": None, "arrived": None, "inclusion": None}
+        rows = scored.with_columns(pl.lit(value).alias(name) for name, value in same.items())
+        rows = rows.with_columns(evidence=pl.lit([], dtype=pl.List(pl.String)))
+        return rows.select(pl.col(name).cast(dtype) for name, dtype in polars_schema(Reward).items())
 
 
 class Evidence(NamedTuple):

@@ -64,8 +64,9 @@ def _hashed(frame: pl.DataFrame, *parts: pl.Expr) -> pl.Series:
 
 def requests(steps: pl.DataFrame) -> pl.DataFrame:
     """Return {episode_id, request} of every episode: the user's first words; null without words."""
-    first = steps.sort("episode_id", "index").filter(pl.col("observation").str.contains(_BY_USER, literal=True))
-    first = first.unique("episode_id", keep="first", maintain_order=True)
+    asked = steps.lazy().select("episode_id", "index", "observation")
+    asked = asked.filter(pl.col("observation").str.contains(_BY_USER, literal=True)).sort("episode_id", "index")
+    first = asked.unique("episode_id", keep="first", maintain_order=True).collect()
     return first.select("episode_id", request=_named(first["observation"], _request))
 
 
@@ -106,7 +107,7 @@ def keyed(episodes: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
         .otherwise(pl.col("action_0"))
     )
     rows = rows.hstack(_position(rows)).with_columns(
-        action_1=slotted(pl.col("action_0")),
+        action_1=slotted(rows["action_0"]),
         action_2=pl.concat_str(named, pl.col("malformed").cast(pl.String)),
     )
     shared = pl.col("around"), pl.col("intent"), pl.col("place")
@@ -162,8 +163,10 @@ def _kind_of_text(action: str) -> str:
     return "ASK" if isinstance(content, str) and ("?" in content or "\uff1f" in content) else "FINAL"
 
 
-def slotted(key: pl.Expr) -> pl.Expr:
-    """Return an action's key with placeholders for ids, dates and the like."""
+def slotted(keys: pl.Series) -> pl.Series:
+    """Return actions' keys with placeholders for ids, dates and the like; each distinct key is read once."""
+    distinct = keys.unique().drop_nulls()
+    slotted_ = distinct
     for pattern, slot in SLOTS:
-        key = key.str.replace_all(pattern, slot)
-    return key
+        slotted_ = slotted_.str.replace_all(pattern, slot)
+    return keys.replace_strict(distinct, slotted_, default=None, return_dtype=pl.String)

@@ -153,4 +153,5 @@ def _typical(actions: pl.DataFrame, by: list[str], kept: list[str], *, best: boo
     """Return the representative step of each action: of its most (or least) successful episode, ties by id."""
     order = ["failed", "p_success", "value", "episode_id"] if best else ["p_success", "value", "episode_id"]
     down = [False, True, True, False] if best else [False, False, False]
-    return actions.sort(order, descending=down).unique(by, keep="first", maintain_order=True).select(kept)
+    read = actions.select(*dict.fromkeys([*kept, *by, *order]))
+    return read.sort(order, descending=down).unique(by, keep="first", maintain_order=True).select(kept)

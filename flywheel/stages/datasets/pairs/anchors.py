@@ -15,7 +15,6 @@ equal state can be compared:
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -30,7 +29,8 @@ ANCHORS = ("seen", "exact", "rough")
 _SPOKEN = "says"  # before the digest of a text action; its order among tool names decides ties
 _EMPTY = r'"content":"\s*(?:\[\s*\]|\{\s*\}|null|none|)\s*"'
 _CALL_ID = r'"(?:tool_call_id|id)":"[^"]*",?'
-_ROLE = re.compile(r'"role":"(user|tool)"')  # as canonical JSON writes it; inside a text the quotes are escaped
+_ROLE = r'"role":"(?:user|tool)"'  # as canonical JSON writes it; inside a text the quotes are escaped
+_BY_USER = '"role":"user"'
 
 
 class _Row(NamedTuple):
@@ -43,6 +43,8 @@ class _Row(NamedTuple):
     tools: str
     kind: str  # of the results: "failed", "empty", "ok" or "" for text
     observation: str
+    asked: int  # messages of the user in it
+    newest: str  # role of the last message of it that is the user's or a tool's; empty without one
     action: str
 
 
@@ -61,20 +63,25 @@ def anchored(steps: pl.DataFrame) -> pl.DataFrame:
     names = [*ANCHORS, "act", "turn"]
     columns = {name: [row[place] for row in states] for place, name in enumerate(names)}
     types = dict.fromkeys(names, pl.String) | {"turn": pl.Int64}
-    return rows.drop("observation", "action", "kind", "tools", "step").with_columns(
+    return rows.drop("observation", "asked", "newest", "action", "kind", "tools", "step").with_columns(
         pl.Series(name, columns[name], dtype=types[name]) for name in names
     )
 
 
 def _rows(steps: pl.DataFrame) -> pl.DataFrame:
     calls = pl.col("action_key").is_not_null()
-    empty = pl.col("observation").shift(-1).over("episode_id").str.contains(_EMPTY).fill_null(value=False)
+    goes_on = pl.col("episode_id").shift(-1) == pl.col("episode_id")
+    empty = (pl.col("observation").str.contains(_EMPTY).shift(-1) & goes_on).fill_null(value=False)
+    roles = pl.col("observation").str.extract_all(_ROLE)
     kind = pl.when(~calls).then(pl.lit("")).when(is_failed()).then(pl.lit("failed")).when(empty).then(pl.lit("empty"))
+    made = {"step", "kind", "tools", "asked", "newest"}
+    read = [name for name in _Row._fields if name not in made]
     return (
-        steps.sort("episode_id", "index")
+        steps.select(*read, "index", "tool_names", "tool_status", "malformed")
+        .sort("episode_id", "index")
         .with_columns(kind=kind.otherwise(pl.lit("ok")), failed=is_failed(), tools=pl.col("tool_names").list.join(" "))
-        .with_columns(pl.col("observation").str.replace_all(_CALL_ID, ""))
-        .with_columns(step="index")
+        .with_columns(pl.col("observation").str.replace_all(_CALL_ID, ""), step="index")
+        .with_columns(asked=roles.list.count_matches(_BY_USER), newest=roles.list.last().str.slice(8, 4).fill_null(""))
         .select(*_Row._fields, "index", "failed")
     )
 
@@ -93,8 +100,7 @@ def _walk(rows: Iterator[_Row]) -> Iterator[tuple[str, str, str, str | None, int
         if row.resets_context:
             seen, spoken, newest = row.task_id, 0, ""
         seen = _digest(seen, row.observation)
-        roles = _ROLE.findall(row.observation)
-        spoken, newest = spoken + roles.count("user"), roles[-1] if roles else newest
+        spoken, newest = spoken + row.asked, row.newest or newest
         asked = f"{spoken} {newest}"
         exact = _digest(row.task_id, row.state_key, kinds, asked)
         rough = _digest(row.task_id, *(f"{name} {n}" for name, n in sorted(done.items())), last, asked)

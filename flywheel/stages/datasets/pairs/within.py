@@ -106,15 +106,19 @@ def _where(row: dict[str, Any], chosen_step: int) -> dict[str, Any]:
 def _retries(steps: pl.DataFrame) -> pl.DataFrame:
     """Return the failing steps whose next step calls the same tools with other arguments and succeeds throughout."""
     following = {
-        f"next_{name}": pl.col(name).shift(-1).over("episode_id")
-        for name in ("index", "action_key", "tool_names", "tool_status", "malformed", "resets_context", "observation")
-    }
+        f"next_{name}": pl.col(name).shift(-1)
+        for name in (
+            "episode_id", "index", "action_key", "tool_names", "tool_status", "malformed", "resets_context",
+            "observation",
+        )
+    }  # fmt: skip
     ok = pl.col("next_tool_status").list.eval(pl.element() == ToolStatus.OK.value).list.all()
     return (
         steps.sort("episode_id", "index")
         .with_columns(**following)
         .filter(
             is_failed(),
+            pl.col("next_episode_id") == pl.col("episode_id"),
             pl.col("next_index") == pl.col("index") + 1,
             pl.col("next_action_key").is_not_null() & pl.col("next_action_key").ne_missing(pl.col("action_key")),
             pl.col("tool_names").list.sort() == pl.col("next_tool_names").list.sort(),
