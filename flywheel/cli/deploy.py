@@ -165,4 +165,35 @@ def merge(
     current.out.result(columns(rows), a)
 
 
+@commands.command()
+def push(
+    ctx: typer.Context,
+    *,
+    to: Annotated[str, typer.Option("--to", help="Folder to write, or hf:OWNER/NAME.", metavar="TARGET")],
+    target: RoundOption = "@champion",
+    unpromoted: Annotated[bool, typer.Option("--unpromoted", help="Also a round that was never champion.")] = False,
+    dataset: Annotated[bool, typer.Option("--dataset", help="With the rows it was trained on, redacted.")] = False,
+    token_env: Annotated[
+        str, typer.Option("--token-env", help="Environment variable with the hub's token.", metavar="NAME")
+    ] = "HF_TOKEN",  # noqa: S107 - a variable's name
+) -> None:
+    """Write the champion with its card to a folder or a hub.
+
+    The card states data, rewards, verdict, lineage and the base model's licence; `peft` loads the folder. A hub is sent
+    to only where push.host names it: one commit, in a private repository where there is none yet.
+    """
+    current = session(ctx)
+    token = os.environ.get(token_env, "")
+    with working(current.out, "pushing"):
+        a = current.project().push(to, target=target, unpromoted=unpromoted, dataset=dataset, token=token)
+    rows = [
+        ["round", f"{a.round} on {a.base_model}, licence {a.licence or 'not stated'}"],
+        ["to", a.to + (f" @ {a.commit[:12]}" if a.commit else "")],
+        ["files", f"{len(a.files) + 1}, {present.size(sum(one.size_bytes for one in a.files))}"],
+        *([["dataset", f"{a.rows:,} rows"]] if a.rows is not None else []),
+        ["name", f"{a.name}  ({_POLICY})"],
+    ]
+    current.out.result(columns(rows), a)
+
+
 commands.add_typer(deploy, name="deploy")

@@ -161,10 +161,12 @@ def _started(folder: Path, config: Config) -> Iterator[str]:
         yield f"build.address = {config.build.address}"
     named = [("store", config.store), *(("ingest.sources", source) for source in config.ingest.sources)]
     yield from (f"{name} = {place}" for name, place in named if address(place) is not None)
-    if config.rewards.judge.url:
-        yield f"rewards.judge.url = {config.rewards.judge.url}"
-    if config.eval.endpoint:
-        yield f"eval.endpoint = {config.eval.endpoint}"
+    sent_to = {
+        "rewards.judge.url": config.rewards.judge.url,
+        "eval.endpoint": config.eval.endpoint,
+        "push.host": config.push.host,
+    }
+    yield from (f"{name} = {url}" for name, url in sent_to.items() if url)
     database = config.mlflow.tracking_uri.removeprefix("sqlite:///")
     local = database != config.mlflow.tracking_uri and (folder / database).resolve().is_relative_to(folder.resolve())
     if config.mlflow.tracking_uri and not local:

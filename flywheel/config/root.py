@@ -14,7 +14,7 @@ from flywheel.config.ingest import BuildConfig, EpisodesConfig, IngestConfig
 from flywheel.config.monitors import MonitorsConfig
 from flywheel.config.nightly import NightlyConfig, NotifyConfig
 from flywheel.config.rewards import RewardsConfig
-from flywheel.config.tracking import MlflowConfig
+from flywheel.config.tracking import MlflowConfig, PushConfig
 from flywheel.config.training import ModelConfig, TrainConfig
 from flywheel.config.trust import TrustConfig
 
@@ -44,6 +44,7 @@ class Config(Section):
     gate: GateConfig = GateConfig()
     canary: CanaryConfig = CanaryConfig()
     mlflow: MlflowConfig = MlflowConfig()
+    push: PushConfig = PushConfig()
     nightly: NightlyConfig = NightlyConfig()
     notify: NotifyConfig = NotifyConfig()
 

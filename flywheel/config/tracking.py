@@ -1,4 +1,4 @@
-"""Section on where else rounds are written down."""
+"""Sections on where else rounds are written down."""
 
 from __future__ import annotations
 
@@ -19,3 +19,9 @@ class MlflowConfig(Section):
     adapters: bool = Field(
         default=True, description="Whether adapters are copied there; without it a version names the folder here."
     )
+
+
+class PushConfig(Section):
+    """Where `flywheel push --to hf:OWNER/NAME` may send an adapter; nothing else sends anything there."""
+
+    host: str = Field(default="", description="Address of the hub, as https://huggingface.co; '' allows none.")

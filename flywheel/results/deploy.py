@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from flywheel.records import Document
+from flywheel.records import Document, FileHash
 
 
 class ChampionAnswer(Document):
@@ -87,3 +87,19 @@ class DeployMergeAnswer(Document):
     size_bytes: int
     largest_difference: float = Field(description="Largest difference of any logit between merged and adapted model.")
     gguf: str = Field(default="", description="The GGUF file; '' where none was asked for.")
+
+
+class PushAnswer(Document):
+    """`flywheel push`: an adapter with its card, in the form of a model hub."""
+
+    document: ClassVar[str] = "cli/push"
+
+    to: str = Field(description="The folder, or the repository's address.")
+    round: int
+    name: str
+    base_model: str = Field(description="Without a path of this machine.")
+    licence: str = Field(description="The base model's, as its own card states; '' where it states none.")
+    adapter_sha256: str
+    rows: int | None = Field(description="Rows of the dataset that went along; null for none.")
+    files: list[FileHash] = Field(description="What was written, without `flywheel.json`, which lists it.")
+    commit: str = Field(default="", description="The hub's commit; '' for a folder.")
