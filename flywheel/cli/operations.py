@@ -60,7 +60,15 @@ def schedule(
 
     It is not installed; comments in it explain how to install it.
     """
-    typer.echo(session(ctx).project().schedule(scheduler, at=at, pipeline=pipeline), nl=False)
+    from flywheel.results.operations import ScheduleAnswer
+
+    current = session(ctx)
+    text = current.project().schedule(scheduler, at=at, pipeline=pipeline)
+    answer = ScheduleAnswer(scheduler=scheduler, pipeline=pipeline, at=at, text=text)
+    if current.out.as_json:
+        current.out.result([], answer)
+    else:
+        typer.echo(text, nl=False)
 
 
 @commands.command()

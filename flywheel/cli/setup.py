@@ -112,13 +112,16 @@ def plugins(ctx: typer.Context) -> None:
 
 @commands.command()
 def schema(
+    ctx: typer.Context,
     name: Annotated[str | None, typer.Argument(help="Name of a schema; without it, all names.")] = None,
 ) -> None:
     """Print a published JSON Schema."""
     from flywheel.pipeline.admin.schemas import all_schemas
     from flywheel.project import Project
+    from flywheel.results.setup import SchemasAnswer
 
     if name is None:
-        typer.echo("\n".join(sorted(all_schemas())))
+        names = sorted(all_schemas())
+        session(ctx).out.result(names, SchemasAnswer(names=names))
     else:
         typer.echo(json.dumps(Project.schema(name), indent=1, ensure_ascii=False))

@@ -9,6 +9,17 @@ from pydantic import Field
 from flywheel.records import Certificate, Document, Need, Record
 
 
+class ScheduleAnswer(Document):
+    """`flywheel schedule`."""
+
+    document: ClassVar[str] = "cli/schedule"
+
+    scheduler: str
+    pipeline: str
+    at: str = Field(description="Time of day.")
+    text: str = Field(description="The schedule, which is installed nowhere.")
+
+
 class RunStage(Record):
     """One stage of a pipeline run."""
 

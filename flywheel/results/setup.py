@@ -80,6 +80,14 @@ class DoctorAnswer(Document):
     checks: list[DoctorCheck]
 
 
+class SchemasAnswer(Document):
+    """`flywheel schema` without a name."""
+
+    document: ClassVar[str] = "cli/schema"
+
+    names: list[str] = Field(description="The published schemas: what `flywheel schema NAME` prints.")
+
+
 class PluginsAnswer(Document):
     """`flywheel plugins`."""
 
