@@ -76,8 +76,9 @@ sample_logs: $(VENV)/.installed
 
 # A driver for the Chromium that is installed, and axe-core from npm; without either, the tests of pages are skipped.
 $(VENV)/.browser: $(VENV)/.tested
-	@echo "make: installing the browser's driver"
+	@echo "make: installing the browser's driver, and what quantises base models"
 	@$(PIP) install --group browser
+	@$(PIP) install -c constraints.txt --no-deps bitsandbytes torchao
 	@mkdir -p $(VENV)/axe-core
 	@if command -v npm >/dev/null; then cd $(VENV)/axe-core && npm pack --silent axe-core@4 >/dev/null && tar xzf axe-core-*.tgz; fi
 	@touch $@

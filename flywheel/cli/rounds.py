@@ -26,7 +26,7 @@ from flywheel.errors import UsageError
 from flywheel.records import METHODS
 
 if TYPE_CHECKING:
-    from flywheel.records import BackendRun, DataCard, EvalReport, Plan, Promotion, Race, RoundManifest
+    from flywheel.records import BackendRun, DataCard, EvalReport, MemoryEstimate, Plan, Promotion, Race, RoundManifest
     from flywheel.results.rounds import DiffAnswer, LogRow, LogsEvalAnswer
 
 commands = typer.Typer()
@@ -89,6 +89,7 @@ def _plan_lines(p: Plan, options: str, *, verbose: bool) -> list[str]:
             f"at most {p.steps:,} optimiser steps over {p.card.tokens:,} tokens ({present.size(p.characters)} of text)",
         ],
         ["rate", f"{p.learning_rate:.2g} at its peak; until {p.max_kl:g} nats a token from the parent"],
+        *_memory_rows(p.memory),
         *_card_rows(p.card, grouped=METHODS[p.method].dataset.name == "groups"),
     ]
     lines = columns(rows) + funnel_lines(p.counts) + monitor_lines(p.monitors, verbose=verbose)
@@ -108,6 +109,22 @@ def _backend_rows(backend: BackendRun | None) -> list[list[str]]:
     versions = ", ".join(f"{name} {number}" for name, number in backend.versions.items())
     rows = [["trained in", f"{backend.title}, by {backend.command[0]}" + (f" ({versions})" if versions else "")]]
     return [*rows, *([["lost there", "; ".join(backend.lost)]] if backend.lost else [])]
+
+
+def _memory_rows(memory: MemoryEstimate | None) -> list[list[str]]:
+    """Return what a pass is estimated to hold, by part, and whether its activations are kept."""
+    if memory is None:
+        return []
+    device = {"cpu": "this machine", "cuda": "a GPU"}[memory.device]
+    each = f" for each of {memory.processes:,} processes" if memory.processes > 1 else ""
+    way = "computed again on the way back" if memory.checkpointing else "kept"
+    parts = (
+        f"base {present.size(memory.weights)}, adapter and optimiser {present.size(memory.adapter)}, activations "
+        f"{present.size(memory.activations)} ({way}; {present.count(memory.rows, 'row')} of {memory.tokens:,} tokens), "
+        f"logits {present.size(memory.head)}, libraries {present.size(memory.runtime)}"
+    )
+    total = f"about {present.size(memory.needed)} of {present.size(memory.available)} of {device}{each}"
+    return [["memory", total], ["", parts]]
 
 
 def _race_rows(race: Race | None) -> list[list[str]]:

@@ -31,6 +31,11 @@ class ModelConfig(Section):
         description="Weights' type in training and scoring. auto: bfloat16 on a CPU that multiplies it natively (AMX, "
         "AVX512-BF16), float32 elsewhere.",
     )
+    quantise: Literal["none", "nf4", "int8"] = Field(
+        default="none",
+        description="Hold the linear layers in four bits (nf4, by bitsandbytes: QLoRA) or eight (int8, by torchao), in "
+        "training and scoring alike.",
+    )
     template_arguments: dict[str, bool | int | str] = Field(
         default_factory=dict,
         description="What production sets in the base model's chat template, such as enable_thinking = false.",
@@ -277,6 +282,14 @@ class TrainConfig(Section):
     )
     checkpoint_every: int = Field(default=10, ge=1, description="Most optimiser steps between checkpoints.")
     seed: int = Field(default=0, ge=0, description="Seed of sampling, order, initialisation and dropout.")
+    gradient_checkpointing: Literal["auto", "on", "off"] = Field(
+        default="auto",
+        description="Whether activations are computed again on the way back instead of kept: slower, with less memory. "
+        "auto: where `plan` estimates that they do not fit well.",
+    )
+    memory_gib: float = Field(
+        default=0.0, ge=0, description="Most memory of a device that a pass may be planned for, in GiB; 0: all it has."
+    )
     threads: int = Field(default=0, ge=0, description="CPU threads; 0: torch decides.")
     accelerate: str = Field(
         default="",

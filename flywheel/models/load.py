@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from flywheel.config import ModelConfig
 from flywheel.errors import ConfigError, FlywheelError
 from flywheel.io.files import atomic_folder, hash_file, read_json, write_json
+from flywheel.models.quantised import loading, prepared
 from flywheel.present import count
 
 if TYPE_CHECKING:
@@ -167,13 +168,15 @@ def base_identity(cfg: ModelConfig) -> BaseModelInfo:
     """Return where the base model is and the hash that identifies it; imports neither torch nor transformers.
 
     The hash is over the weights and over what decides how text becomes tokens: the tokenizer, the chat template, the
-    configuration. Another template is another model to train and to score.
+    configuration. Another template is another model to train and to score, and so are rounded weights.
 
     Raises:
         FlywheelError: there is no such model here, or it has no safetensors weights.
     """
     path = _locate(cfg)
     hashes = [_hash_of(f) for f in (*_weight_files(path), *_reading_files(path))]
+    if cfg.quantise != "none":
+        hashes.append(hashlib.sha256(f"quantised to {cfg.quantise}".encode()).hexdigest())
     if cfg.template_arguments:
         hashes.append(hashlib.sha256(_arguments(cfg).encode()).hexdigest())
     sha256 = hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
@@ -232,7 +235,7 @@ def _dequantise(gguf: Path, folder: Path) -> None:
 
 def base_folder(cfg: ModelConfig) -> Path:
     """Return the base model as a folder of transformers; a GGUF file is dequantised on first use."""
-    info = base_identity(cfg)
+    info = base_identity(cfg.model_copy(update={"quantise": "none"}))
     return _dequantised(info) if info.is_gguf else info.path
 
 
@@ -332,10 +335,12 @@ def load_base(cfg: ModelConfig, *, on_host: bool = False) -> PreTrainedModel:
     with _named(cfg):
         model, info = AutoModelForCausalLM.from_pretrained(
             str(base_folder(cfg)), dtype=dtype, trust_remote_code=False, use_safetensors=True, local_files_only=True,
-            output_loading_info=True, ignore_mismatched_sizes=True,
+            output_loading_info=True, ignore_mismatched_sizes=True, **loading(cfg, dtype),
         )  # fmt: skip
     _require_whole(info, cfg.base)
-    if torch.cuda.is_available() and not on_host:
+    if cfg.quantise != "none":
+        model = prepared(model)
+    elif torch.cuda.is_available() and not on_host:
         model = model.to("cuda")
     # A slice of positions is not contiguous, and torch then copies the vocabulary's weights once for every row.
     model.get_output_embeddings().register_forward_pre_hook(lambda _, given: (given[0].contiguous(),))

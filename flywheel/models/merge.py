@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from flywheel.config import ModelConfig
 from flywheel.errors import FlywheelError
 from flywheel.models.load import load_base, load_tokenizer, quiet, require_safetensors, weights_type
+from flywheel.models.quantised import dequantised
 
 if TYPE_CHECKING:
     import torch
@@ -47,6 +48,9 @@ def merge(cfg: ModelConfig, adapter: Path, folder: Path) -> float:
     probes = [torch.tensor([tokenizer(text)["input_ids"]]) for text in PROBES]
     adapted: Any = PeftModel.from_pretrained(load_base(cfg), str(adapter)).eval()
     adapted_logits = _logits(adapted, probes)
+    if cfg.quantise != "none":  # into the numbers that it was trained with, not into those they were rounded from
+        plain_base = dequantised(adapted.unload(), getattr(torch, weights_type(cfg)))
+        adapted = PeftModel.from_pretrained(plain_base, str(adapter)).eval()
     adapted.merge_and_unload().save_pretrained(folder, safe_serialization=True)
     tokenizer.save_pretrained(folder)
     del adapted

@@ -155,6 +155,23 @@ class DataCard(Record):
     largest_user_share: float | None = Field(description="Share of the rows that the most frequent user is behind.")
 
 
+class MemoryEstimate(Record):
+    """What the largest pass of a round is estimated to hold in the memory of a device, in bytes."""
+
+    device: Literal["cpu", "cuda"] = Field(description="What trains.")
+    processes: int = Field(ge=1, description="That train together; on CPUs they share the machine's memory.")
+    rows: int = Field(ge=1, description="Rows of a pass.")
+    tokens: int = Field(ge=0, description="Tokens of the longest row, all its sides.")
+    checkpointing: bool = Field(description="Whether activations are computed again on the way back.")
+    weights: int = Field(ge=0, description="The base model.")
+    adapter: int = Field(ge=0, description="The adapter, its gradients, the optimiser's state and a copy.")
+    activations: int = Field(ge=0, description="What the way back needs of the way forward, and its gradients.")
+    head: int = Field(ge=0, description="Logits, and the distributions that a round's distance is measured by.")
+    runtime: int = Field(ge=0, description="Libraries, before a model is loaded.")
+    needed: int = Field(ge=0, description="All of these.")
+    available: int = Field(ge=0, description="What a process may have of the device.")
+
+
 class Plan(Document):
     """What the next round will contain, as a value: `plan` prints it, `train` executes it."""
 
@@ -185,6 +202,9 @@ class Plan(Document):
     train_tasks_sha256: str = Field(description="Hash over the sorted task ids.")
     config: dict[str, Any] = Field(description="Resolved model and train sections.")
     backend: BackendRun | None = Field(default=None, description="The other system that trains it; null = TRL, here.")
+    memory: MemoryEstimate | None = Field(
+        default=None, description="Estimate for this machine; null where another trainer plans its passes."
+    )
     same_as: int | None = Field(default=None, description="A trained round that this one would only repeat.")
     monitors: list[MonitorRow] = Field(default=[], description="What the monitors say; red blocks training.")
 

@@ -47,7 +47,7 @@ STEPS: dict[str, tuple[str, ...]] = {
 
 _MASKS = (
     (r" +\d+\.\d s\b", "  T s"),  # the column is wider where a stage takes ten seconds
-    (r"\b\d+(\.\d+)? [kM]?B\b", "N B"),
+    (r"\b\d+(\.\d+)? [kMG]?B\b", "N B"),
     (r"\b[0-9a-f]{12,64}\b", "HASH"),
     (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?\S*", "TIME"),
     (r"(seconds of [^\n,]+, a case) [\d.]+ [\d.]+", r"\1 S S"),

@@ -177,7 +177,8 @@ class Transport:
         body = None if request.body is None else json.dumps(request.body).encode()
         self._asking.add(connection)
         try:
-            if connection.sock is None:
+            unconnected = connection.sock is None
+            if unconnected:
                 connection.connect()
                 connection.sock.settimeout(self._server.timeout_s)
             connection.request(request.method, self._path + request.path, body, self._headers)

@@ -112,6 +112,11 @@ def find_backend(ctx: Context) -> OtherSystem | None:
             raise ConfigError(
                 f"{backend.title} does not follow train.{name}", hint=f'remove it, or set `[train] backend = "{TRL}"`'
             )
+    if ctx.config.model.quantise != "none":
+        raise ConfigError(
+            f"{backend.title} does not follow model.quantise",
+            hint=f'pass a setting of its own as [train.backends.{train.backend}.arguments], or set backend = "{TRL}"',
+        )
     return OtherSystem(train.backend, backend, own.command or [own.python], _versions(ctx, backend, own), train)
 
 

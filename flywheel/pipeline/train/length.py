@@ -93,7 +93,7 @@ def within_tokens(fitted: Fitted, train: TrainConfig, method: Method, funnel: Fu
     """
     if not train.max_tokens or not fitted.rows:
         return fitted
-    limit, tokens = train.max_tokens / train.epochs(method), _by_row(fitted)
+    limit, tokens = train.max_tokens / train.epochs(method), by_row(fitted)
     order = _proportionate(fitted.rows)
     totals = accumulate(sum(sum(sides) for _, *sides in tokens[i]) for i in order)
     kept = max(1, sum(total <= limit for total in totals))
@@ -104,7 +104,7 @@ def within_tokens(fitted: Fitted, train: TrainConfig, method: Method, funnel: Fu
     return replace(fitted, rows=rows, tokens=[one for i in places for one in tokens[i]])
 
 
-def _by_row(fitted: Fitted) -> list[list[list[int]]]:
+def by_row(fitted: Fitted) -> list[list[list[int]]]:
     """Return the tokens of each row: one entry, or of a group one for each attempt with an action."""
     every = iter(fitted.tokens)
     return [list(islice(every, _entries(row))) for row in fitted.rows]

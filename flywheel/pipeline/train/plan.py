@@ -13,6 +13,7 @@ from flywheel.config.files import REMOVED
 from flywheel.errors import UsageError
 from flywheel.io import files
 from flywheel.models.load import base_identity, weights_type
+from flywheel.models.quantised import refuse_quantised
 from flywheel.pipeline.answering import KeptAnswers, answerer
 from flywheel.pipeline.build.registry import stage_of
 from flywheel.pipeline.build.run import changes
@@ -20,6 +21,7 @@ from flywheel.pipeline.context import Context
 from flywheel.pipeline.train.backend import find_backend
 from flywheel.pipeline.train.card import make_card
 from flywheel.pipeline.train.length import dataset_text
+from flywheel.pipeline.train.memory import estimate_memory
 from flywheel.pipeline.train.mix import golden_version
 from flywheel.pipeline.train.monitors import monitor_rows
 from flywheel.pipeline.train.provenance import origins_text
@@ -36,7 +38,8 @@ from flywheel.stages.selection.method import MethodChoice, choose_method
 
 Row = dict[str, Any]
 
-_ADDED_SETTINGS = ("trainer", "max_tokens", "on_the_way", "attempts")  # that change nothing where they are not set
+# That change nothing where they are not set.
+_ADDED_SETTINGS = ("trainer", "max_tokens", "on_the_way", "attempts", "memory_gib")
 _MEASURED_AFTER = ("max_kl",)  # by what another system has trained: it trains the same under another limit
 _INPUT_TABLES = ("episodes", "steps", "returns", "examples", "pairs")
 
@@ -57,8 +60,9 @@ def round_config(ctx: Context) -> dict[str, Any]:
     train = ctx.config.train.model_dump(mode="json", exclude={"report_to", "race", "race_tokens"})
     for name in [name for name in _ADDED_SETTINGS if not train[name]]:  # rounds from before there was a choice
         del train[name]
-    if train["thoughts"] == "keep":
-        del train["thoughts"]
+    for name, default in (("thoughts", "keep"), ("gradient_checkpointing", "auto")):
+        if train[name] == default:
+            del train[name]
     train["trl"] = masked(train["trl"])
     train["backends"] = {
         name: {**own, "arguments": masked(own["arguments"])}
@@ -74,6 +78,8 @@ def round_config(ctx: Context) -> dict[str, Any]:
     for name in [name for name in train if name.startswith("hindsight_") and ctx.config.train.method != "hindsight"]:
         del train[name]
     model = ctx.config.model.model_dump(mode="json") | {"dtype": weights_type(ctx.config.model)}
+    if model["quantise"] == "none":
+        del model["quantise"]
     return {"model": model, "train": train}
 
 
@@ -116,6 +122,7 @@ def make_plan(ctx: Context, number: int, *, remembered: bool = True) -> PlannedR
         EvidenceError: a round would hold too few rows from the logs; names what is missing.
     """
     backend = find_backend(ctx)
+    refuse_quantised(ctx.config.model)
     parent, start_reason = _start(ctx, number)
     development = find_development(ctx, parent)
     if not isinstance(development, str):
@@ -140,6 +147,7 @@ def make_plan(ctx: Context, number: int, *, remembered: bool = True) -> PlannedR
         characters=len(text),
         dataset_sha256=files.hash_text(text),
         backend=backend.run(method, fitted.rows) if backend is not None else None,
+        memory=estimate_memory(ctx, fitted, method) if backend is None and not ctx.config.train.trainer else None,
         monitors=monitor_rows(ctx),
     )
     plan = plan.model_copy(update={"same_as": _repeat_of(ctx, plan)})
@@ -183,12 +191,15 @@ def _start(ctx: Context, number: int) -> tuple[int | None, str]:
 
 def _other_adapter(ctx: Context, champion: int) -> str:
     """Return the settings of the adapter's shape that differ from those that the champion was trained with."""
-    before, now = (
-        ctx.registry.manifest(champion).config.get("train", {}).get("lora"),
-        round_config(ctx)["train"]["lora"],
-    )
-    keys = sorted(((before or now).keys() | now.keys()) - {"dropout"})
-    return ", ".join(f"train.lora.{key}" for key in keys if before and before.get(key) != now.get(key))
+    before, now = ctx.registry.manifest(champion).config, round_config(ctx)
+    if not before.get("train", {}).get("lora"):
+        return ""
+    one, other = before["train"]["lora"], now["train"]["lora"]
+    keys = sorted((one.keys() | other.keys()) - {"dropout"})
+    differing = [f"train.lora.{key}" for key in keys if one.get(key) != other.get(key)]
+    if before.get("model", {}).get("quantise") != now["model"].get("quantise"):
+        differing.append("model.quantise")
+    return ", ".join(differing)
 
 
 # --- the start policy's calls -----------------------------------------------------------------------------------------

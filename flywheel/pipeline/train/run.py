@@ -85,10 +85,10 @@ def after_race(
 
 
 def _refuse_other(saved: Plan | None, plan: Plan) -> None:
-    """Refuse a saved plan that is not the fresh one."""
-    if saved is None or saved == plan:
+    """Refuse a saved plan that is not the fresh one; it may have been made on a machine with other memory."""
+    old, new = ({} if made is None else made.model_dump(exclude={"memory"}) for made in (saved, plan))
+    if saved is None or old == new:
         return
-    old, new = saved.model_dump(), plan.model_dump()
     keys = ", ".join(k for k in new if old.get(k) != new[k])
     raise UsageError(f"the saved plan no longer holds: {keys} changed", hint="make it again with `flywheel plan --out`")
 

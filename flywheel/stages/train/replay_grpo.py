@@ -24,6 +24,7 @@ from flywheel.errors import TrainError
 from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.io.files import read_rows
 from flywheel.models.chat import ChatFormat
+from flywheel.models.footprint import rows_of_pass
 from flywheel.models.load import load_tokenizer
 from flywheel.models.rollout import result_ids
 from flywheel.replay import Scenario, read_scenario
@@ -35,7 +36,7 @@ from flywheel.stages.train.sharing.tree import Row
 from flywheel.stages.train.tokenizer import speaking
 from flywheel.stages.train.trl_common import (
     finish,
-    pass_rows,
+    footprint,
     prepare,
     recorder,
     take_steps,
@@ -137,7 +138,7 @@ def _arguments(spec: TrainSpec, n: int, longest: int) -> Any:
     from trl import GRPOConfig
 
     cfg = spec.config.train
-    rows = pass_rows(cfg.replay_attempts, longest)
+    rows = rows_of_pass(cfg.replay_attempts, longest, footprint(spec).most_tokens)
     at_once = min(cfg.batch_size * cfg.accumulation, n)
     return trl_arguments(
         GRPOConfig, spec, longest, beta=cfg.grpo_kl, loss_type="dr_grpo",

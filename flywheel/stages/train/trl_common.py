@@ -20,7 +20,9 @@ from flywheel.config import TrainConfig
 from flywheel.errors import ConfigError
 from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.io.files import atomic_folder, atomic_write
+from flywheel.models.footprint import Footprint, rows_of_pass
 from flywheel.models.load import load_base, quiet, require_safetensors, weights_type
+from flywheel.models.quantised import keep_precision
 from flywheel.stages.train.kl import KlStop
 from flywheel.stages.train.process.checkpoints import checkpoints, mark_whole, newest
 from flywheel.stages.train.process.distributed import first, keeps_layers, read_accelerate, spreads, together, world
@@ -31,12 +33,6 @@ if TYPE_CHECKING:
 
 
 _VERSIONS = ("torch", "transformers", "trl", "peft", "datasets", "flywheel-rl")
-
-# Above so many, activations are computed again in the backward pass instead of kept (about 5 MB a token).
-_KEEP_TOKENS = 2048
-# Most tokens of one forward pass: a longer batch is cut into several passes of the same optimiser step. A CPU gains
-# nothing from longer ones, and loses what is padded and computed again.
-_PASS_TOKENS = {"cpu": _KEEP_TOKENS, "cuda": 32_768}
 
 # Fields of TRL's config that flywheel's guarantees depend on, and what to set instead.
 _OWNED = {
@@ -99,10 +95,12 @@ def with_adapter(spec: TrainSpec) -> Any:
     Where several processes train, it is spread over them as `train.accelerate` asks.
     """
     if world() == 1:
-        return _adapted(spec, load_base(spec.config.model))
+        model = _adapted(spec, load_base(spec.config.model))
+        return keep_precision(model) if spec.config.model.quantise != "none" else model
     accelerate = read_accelerate(Path(spec.config.train.accelerate), spec.method)
     if not spreads(accelerate):
-        return _only_trained(_adapted(spec, load_base(spec.config.model)))
+        model = _adapted(spec, load_base(spec.config.model))
+        return _only_trained(keep_precision(model) if spec.config.model.quantise != "none" else model)
     with in_turn():
         model = spread(_adapted(spec, load_base(spec.config.model, on_host=True)), keep=keeps_layers(accelerate))
     return _only_trained(model)
@@ -165,19 +163,15 @@ def _passes(train: TrainConfig, tokens_per_row: int, limit: int, processes: int 
             f"a step of {train.batch_size} x {train.accumulation} rows cannot be shared by {processes} processes",
             hint="set train.batch_size to a multiple of the processes",
         )
-    rows = _fitting(math.gcd(train.batch_size, share), tokens_per_row, limit)
+    rows = rows_of_pass(math.gcd(train.batch_size, share), tokens_per_row, limit)
     return rows, share // rows
 
 
-def _fitting(most: int, tokens_per_row: int, limit: int) -> int:
-    """Return the largest divisor of `most` rows whose tokens keep the limit, at least 1."""
-    return max((n for n in range(1, most + 1) if most % n == 0 and n * tokens_per_row <= limit), default=1)
-
-
-def pass_rows(most: int, tokens_per_row: int) -> int:
-    """Return the rows of one forward pass: the largest divisor of `most` whose tokens fit into memory, at least 1."""
-    limit = _PASS_TOKENS["cuda" if torch.cuda.is_available() else "cpu"]
-    return _fitting(most, tokens_per_row, limit)
+def footprint(spec: TrainSpec) -> Footprint:
+    """Return what this process's passes of a round hold in memory."""
+    accelerate = spec.config.train.accelerate
+    spread = world() > 1 and spreads(read_accelerate(Path(accelerate), spec.method))
+    return Footprint(spec.config.model, spec.config.train, processes=world(), spread=spread)
 
 
 def trl_arguments(kind: type[Any], spec: TrainSpec, longest: int, **values: Any) -> Any:
@@ -193,8 +187,8 @@ def trl_arguments(kind: type[Any], spec: TrainSpec, longest: int, **values: Any)
         ConfigError: a key under [train.trl] is not a field of the installed TRL's config, or is flywheel's to set.
     """
     _check_passthrough(kind, spec.config.train.trl)
-    train, gpu = spec.config.train, torch.cuda.is_available()
-    rows, passes = _passes(train, longest, _PASS_TOKENS["cuda" if gpu else "cpu"], world())
+    train, gpu, memory = spec.config.train, torch.cuda.is_available(), footprint(spec)
+    rows, passes = _passes(train, longest, memory.most_tokens, world())
     settings: dict[str, Any] = {
         "output_dir": str(checkpoints(spec)),
         "num_train_epochs": train.epochs(spec.method),
@@ -214,7 +208,7 @@ def trl_arguments(kind: type[Any], spec: TrainSpec, longest: int, **values: Any)
         "run_name": f"round {spec.round}",
         "use_cpu": not gpu,
         "bf16": gpu and weights_type(spec.config.model) == "bfloat16",
-        "gradient_checkpointing": rows * longest > _KEEP_TOKENS,
+        "gradient_checkpointing": memory.recomputes(values.get("per_device_train_batch_size", rows) * longest),
         "disable_tqdm": True,
         "dataloader_pin_memory": gpu,
     }

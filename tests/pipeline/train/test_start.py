@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from flywheel.errors import ConfigError, TrainError
 from flywheel.io import files
 from flywheel.pipeline.promote.promotion import force
 from flywheel.pipeline.train.plan import differing_keys
@@ -13,6 +14,9 @@ from flywheel.project import Project
 from flywheel.registry.registry import ADAPTER_WEIGHTS
 from tests.projects import TINY_CONFIG
 from tests.reports import manifest
+
+if TYPE_CHECKING:
+    from flywheel.records import Plan
 
 
 @pytest.fixture(scope="module")
@@ -75,3 +79,27 @@ def test_a_removed_key_at_its_fixed_value_is_no_change() -> None:
     kept, changed = ({"model": {}, "train": {"seed": 0, "grpo_shift": shift}} for shift in (0.1, 0.2))
     assert differing_keys(kept, now) == []
     assert differing_keys(changed, now) == ["train.grpo_shift 0.2 → None"]
+
+
+def test_a_round_that_does_not_fit_into_memory_is_refused_with_what_would(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def planned(**train: Any) -> Plan:
+        update = {"train": project.config.train.model_copy(update=train)}
+        return Project(project.folder, config=project.config.model_copy(update=update)).plan()
+
+    memory = planned().memory
+    assert memory is not None
+    assert not memory.checkpointing
+    assert 0 < memory.activations < memory.needed < memory.available
+    assert planned(memory_gib=memory.needed / 2**30 * 1.2).memory.checkpointing  # type: ignore[union-attr]
+    with pytest.raises(TrainError, match=r"needs about .* has 751\.6 MB") as raised:
+        planned(memory_gib=0.7)
+    assert "train.max_length below" in raised.value.hint
+    with pytest.raises(TrainError) as raised:
+        planned(memory_gib=0.2)
+    assert all(text in raised.value.hint for text in ('model.quantise = "nf4"', "FSDP", "train.backend"))
+    monkeypatch.setattr("flywheel.models.quantised.PACKAGES", {"nf4": "no_such_package"})
+    model = project.config.model.model_copy(update={"quantise": "nf4"})
+    with pytest.raises(ConfigError, match="needs no_such_package, which is not installed"):
+        Project(project.folder, config=project.config.model_copy(update={"model": model})).plan()

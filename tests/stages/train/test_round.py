@@ -22,6 +22,7 @@ from flywheel.config import Config, EvalConfig
 from flywheel.errors import ConfigError, TrainError
 from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.io import files
+from flywheel.models.footprint import PASS_TOKENS
 from flywheel.models.policy import PolicySet
 from flywheel.records import canonical_json
 from flywheel.registry.registry import ADAPTER_WEIGHTS
@@ -369,9 +370,9 @@ def test_passes_of_one_step_change_no_gradient(
 
     found = []
     for name, limit in (("whole", 8192), ("cut", 200)):
-        monkeypatch.setitem(trl_common._PASS_TOKENS, "cpu", limit)
-        monkeypatch.setattr(trl_common, "_KEEP_TOKENS", 10_000 if name == "whole" else 0)
-        made = spec(tmp_path / name, tiny_model, batch_size=4, max_steps=3)
+        monkeypatch.setitem(PASS_TOKENS, "cpu", limit)
+        checkpointing = "off" if name == "whole" else "on"
+        made = spec(tmp_path / name, tiny_model, batch_size=4, max_steps=3, gradient_checkpointing=checkpointing)
         train_here(made)
         found.append(load_file(made.out_dir / ADAPTER_WEIGHTS))
     assert all(torch.allclose(found[0][k], found[1][k], atol=1e-6) for k in found[0])

@@ -15,6 +15,7 @@ from typing import Any
 
 from flywheel.errors import ConfigError
 from flywheel.io.files import atomic_write, read_json
+from flywheel.models.footprint import Footprint
 from flywheel.models.load import weights_type
 from flywheel.stages.train.backends.job import Job
 
@@ -129,7 +130,7 @@ def _settings(job: Job) -> dict[str, Any]:
         "max_steps": train.max_steps,
         "seed": spec.seed,
         "data_seed": spec.seed,
-        "gradient_checkpointing": train.batch_size * job.longest > 2048,  # noqa: PLR2004 - as with TRL
+        "gradient_checkpointing": _recomputes(job),
         "logging_steps": 1,
         "save_strategy": "steps",
         "save_steps": train.checkpoint_every,
@@ -141,6 +142,12 @@ def _settings(job: Job) -> dict[str, Any]:
         "output_dir": str(job.folder / _OUT),
     }
     return settings | _of_method(job)
+
+
+def _recomputes(job: Job) -> bool:
+    """Return whether activations are computed again on the way back, as with TRL."""
+    train = job.spec.config.train
+    return Footprint(job.spec.config.model, train).recomputes(train.batch_size * job.longest)
 
 
 def _of_method(job: Job) -> dict[str, Any]:

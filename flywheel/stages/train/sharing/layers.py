@@ -79,7 +79,8 @@ def _lora_forward(layer: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> tor
         return plain
     down, up, base = layer.lora_A[names[0]].weight, layer.lora_B[names[0]].weight, layer.base_layer
     same = x.dtype == down.dtype == up.dtype == base.weight.dtype and not torch.is_autocast_enabled(x.device.type)
-    if not same or base.weight.requires_grad or type(base) is not torch.nn.Linear:
+    plain_weight = type(base) is torch.nn.Linear and type(base.weight) is torch.nn.Parameter  # not a quantised one
+    if not same or base.weight.requires_grad or not plain_weight:
         unfused: torch.Tensor = layer.flywheel_plain(x)
         return unfused
     adapted = _lora(x.flatten(0, -2), base, down, up, layer.scaling[names[0]])

@@ -52,9 +52,10 @@ class Scorer:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Type of the base model's weights."""
+        """Type of the base model's numbers: that of its weights, or in which four-bit weights are multiplied."""
         dtype: torch.dtype = self._head.weight.dtype
-        return dtype
+        multiplied = {getattr(layer, "compute_dtype", None) for layer in self._backbone.modules()}
+        return torch.bfloat16 if torch.bfloat16 in multiplied else dtype
 
     @property
     def device(self) -> torch.device:

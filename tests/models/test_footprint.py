@@ -1,0 +1,82 @@
+"""What a pass is estimated to hold: the numbers of the adapter, and the tensors that the way back needs, one by one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from flywheel.config import Config
+from flywheel.errors import ConfigError
+from flywheel.models.footprint import FRAGMENTS, Footprint
+from flywheel.models.load import load_base
+
+
+def footprint(model: Path, dtype: str = "float32", **train: Any) -> Footprint:
+    config = Config.model_validate({"model": {"base": str(model), "dtype": dtype}, "train": train})
+    return Footprint(config.model, config.train)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "lora"),
+    [("float32", {}), ("bfloat16", {}), ("float32", {"target_modules": ["q_proj", "down_proj"], "r": 4, "dora": True})],
+)
+def test_parts_are_the_tensors_of_a_pass(dtype: str, lora: dict[str, Any], tiny_model: Path) -> None:
+    from peft import LoraConfig, get_peft_model
+
+    found = footprint(tiny_model, dtype, lora=lora)
+    config = Config.model_validate({"model": {"base": str(tiny_model), "dtype": dtype}, "train": {"lora": lora}})
+    base, settings = load_base(config.model), config.train.lora
+    weights = sum(p.numel() * p.element_size() for p in base.parameters())
+    shape = LoraConfig(
+        r=settings.r, target_modules=settings.target_modules, use_dora=settings.dora, task_type="CAUSAL_LM"
+    )
+    adapted = get_peft_model(base, shape).train()
+    estimate = found.estimate(1, 512)
+
+    assert estimate.weights == weights
+    assert estimate.adapter == 20 * sum(p.numel() for p in adapted.parameters() if p.requires_grad)
+    kept = _kept(adapted, 512) - _kept(adapted, 256)
+    slopes = 256 * (3 * 64 + 2 * 32) * (4 if dtype == "float32" else 2)
+    share = ((estimate.activations - found.estimate(1, 256).activations) / FRAGMENTS[found.kind] - slopes) / kept
+    assert 0.95 < share < (1.02 if not lora else 1.3)
+
+
+def _kept(model: Any, tokens: int) -> int:
+    """Return the bytes that the way forward keeps for the way back, weights apart."""
+    weights = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    kept: dict[int, int] = {}
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        result = model.get_base_model().model(input_ids=torch.arange(tokens)[None], use_cache=False)
+    del result
+    return sum(kept.values())
+
+
+def test_activations_are_recomputed_where_they_would_not_fit_well(tiny_model: Path) -> None:
+    roomy, tight = footprint(tiny_model), footprint(tiny_model, memory_gib=0.8)
+    assert not roomy.recomputes(2048)
+    assert tight.recomputes(2048)
+    assert tight.estimate(1, 2048).activations < roomy.estimate(1, 2048).activations
+    assert footprint(tiny_model, memory_gib=0.8, gradient_checkpointing="off").recomputes(2048) is False
+    assert footprint(tiny_model, gradient_checkpointing="on").recomputes(1)
+    assert roomy.most_tokens == 2048
+    assert 0 < footprint(tiny_model, memory_gib=0.7).most_tokens < 2048
+    assert footprint(tiny_model, memory_gib=0.1).most_tokens == 0
+
+
+@pytest.mark.parametrize(
+    ("targets", "message"),
+    [(["q_proj", "qq"], "no layer of the base model is `qq`"), ("(", "not a regular expression"), ("x", "is `x`")],
+)
+def test_layers_that_are_not_there_are_named(targets: Any, message: str, tiny_model: Path) -> None:
+    with pytest.raises(ConfigError, match=message) as raised:
+        footprint(tiny_model, lora={"target_modules": targets})
+    assert "q_proj" in raised.value.hint
