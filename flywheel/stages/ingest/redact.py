@@ -22,6 +22,7 @@ from flywheel.stages.ingest.allowed import Allowed, denied
 from flywheel.stages.ingest.jsontext import dumps, loads
 from flywheel.stages.ingest.patterns import GIVEN, KINDS, PLACED, Find
 from flywheel.stages.ingest.patterns.coded import BLOBBED, CODED, View, blobs, views
+from flywheel.stages.ingest.patterns.near import is_unmistakable
 from flywheel.stages.ingest.patterns.structure import (
     in_columns,
     in_field,
@@ -75,9 +76,10 @@ class Redactor:
         self._entities = _entities(cfg)
         self._every = bool(self._deny) or self._entities is not None  # which have no trigger
         self._marks: dict[str, str] = {}
-        # Of one call: texts redacted, and the kinds of what was replaced, one after the other.
-        self._done: dict[tuple[str, str, tuple[Screened, ...]], tuple[str, list[str]]] = {}
-        self._log: list[str] = []
+        # Of one call: texts redacted, and what was replaced, its kind and normal form, one after the other.
+        self._done: dict[tuple[str, str, tuple[Screened, ...]], tuple[str, list[tuple[str, str]]]] = {}
+        self._log: list[tuple[str, str]] = []
+        self._here: list[tuple[str, str]] = []  # of one payload, the same
         self._short: dict[str, str] = {}
         self._harmless: set[str] = set()  # of the last short texts
         self._suspected: dict[str, tuple[Screened, ...]] = {}  # the same: what others may hold
@@ -120,8 +122,26 @@ class Redactor:
 
     def _payload(self, text: str, kinds: tuple[Screened, ...]) -> str:
         value = loads(text.encode()).value
+        self._here = []
         redacted = self._walk(value, kinds)
+        again = {value for kind, value in self._here if kind == "secret" and is_unmistakable(value)}
+        if again and any(value in text for value in again):
+            written = "|".join(map(re.escape, sorted(again, key=lambda value: (-len(value), value))))
+            redacted = self._again(redacted, re.compile(rf"(?<![A-Za-z0-9_])(?:{written})(?![A-Za-z0-9_])"))
         return text if redacted == value else dumps(redacted)
+
+    def _again(self, value: Any, secrets: re.Pattern[str]) -> Any:
+        """Replace secrets that something announced elsewhere in a payload where nothing announces them."""
+        if isinstance(value, str):
+            return secrets.sub(
+                lambda match: self._replaced(match[0], "secret", Find(match[0], 0, len(match[0]))), value
+            )
+        if isinstance(value, dict):
+            return {key: self._again(item, secrets) for key, item in value.items()}
+        return [self._again(item, secrets) for item in value] if isinstance(value, list) else value
+
+    def _known(self, match: re.Match[str]) -> str:
+        return match[0] if self._allowed.keeps(match[0]) else self._mark("secret", match[0])
 
     def text(self, text: str) -> str:
         """Return one short text redacted: an id, a name. Random letters alone make no secret of an id."""
@@ -232,7 +252,8 @@ class Redactor:
             redacted = self._long(text, kinds, name)
             known = self._done[key] = redacted, self._log[begin:]
         elif known[1]:
-            self.counts.update(known[1])
+            self.counts.update(kind for kind, _ in known[1])
+            self._here += known[1]
         return known[0]
 
     def _number(self, value: int, kinds: tuple[Screened, ...], name: str) -> int | str:
@@ -369,7 +390,8 @@ class Redactor:
 
     def _mark(self, kind: str, value: str) -> str:
         self.counts[kind] += 1
-        self._log.append(kind)
+        self._log.append((kind, value))
+        self._here.append((kind, value))
         known = self._marks.get(key := f"{kind}:{value}")
         if known is None:
             known = f"<{kind.upper()}_{self._digest(kind, value)[:_HEX]}>"

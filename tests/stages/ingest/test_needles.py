@@ -121,6 +121,27 @@ def test_code_around_an_address_stays_balanced() -> None:
     assert re.fullmatch(r"send\(to='<EMAIL_\w+>', cc=\"<EMAIL_\w+>\"\)", text)
 
 
+def test_a_secret_that_is_announced_once_goes_wherever_it_stands_again() -> None:
+    said = [{"role": "user", "content": "my password is Kr7-zebra!x"}, {"role": "tool", "content": "OK (Kr7-zebra!x)"}]
+    [text] = Redactor(RedactConfig(), b"key").payloads([canonical_json({"messages": said, "call": "Kr7-zebra!x9"})])
+    assert len(set(re.findall("<SECRET_[0-9a-f]{8}>", text))) == 1
+    assert "OK (<SECRET_" in text
+    assert text.count("Kr7-zebra!x") == text.count("Kr7-zebra!x9"), "a longer text is another"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"REJfUEFTU1dPUkQ9dWJk"\n"dG1qZm14a3B0c2d1cApE"',
+        "0x70 0x77 0x3d 0x4B 0x72 0x37 0x2d 0x7A 0x65 0x62 0x72 0x61 0x21",
+        "112 119 61 75 114 55 45 122 101 98 114 97 33 120", "44425f50415353574f52443d4b72372d\n7a656272612178",
+        "<~E+*g/GAhM44\\KfS/UCu;Ea^,9~>", "moje has\\xc5\\x82o to Kr7zebra9Xx",
+    ],
+)  # fmt: skip
+def test_bytes_are_read_however_they_are_written(text: str) -> None:
+    assert "<SECRET_" in redacted(text)[0]
+
+
 def test_only_what_is_secret_goes_out_of_base64() -> None:
     [text] = redacted("ZGVidWc9MQpEQl9QQVNTV09SRD1LcjctemVicmEheApwb3J0PTU0MzIK")
     assert re.fullmatch(r"ZGVidWc9MQpEQl9QQVNTV09S[A-Za-z0-9+/]*<SECRET_\w{8}>[A-Za-z0-9+/]+", text)

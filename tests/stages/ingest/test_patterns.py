@@ -25,6 +25,8 @@ YES = [
     ("secret", "sk-proj-abcdefghij1234567890", "sk-proj-abcdefghij1234567890"),
     ("secret", "use ghp_abcdefghijklmnopqrst0123 now", "ghp_abcdefghijklmnopqrst0123"),
     ("secret", "AKIAIOSFODNN7EXAMPLE", "AKIAIOSFODNN7EXAMPLE"),
+    ("secret", "hf_AbCdEfGhIjKlMnOpQrStUvWxYzAbCdEfGh", "hf_AbCdEfGhIjKlMnOpQrStUvWxYzAbCdEfGh"),
+    ("secret", "acme_2VU9CV2MOSAUBTDL71BNC6DTM7T76M", "acme_2VU9CV2MOSAUBTDL71BNC6DTM7T76M"),
     ("secret", "xoxb-123456789012-abcdef", "xoxb-123456789012-abcdef"),
     ("secret", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0.abc", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0.abc"),
     ("secret", "Authorization: Bearer abcdefghijklmnop1234", "abcdefghijklmnop1234"),

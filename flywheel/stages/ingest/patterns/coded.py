@@ -10,9 +10,10 @@ from __future__ import annotations
 import binascii
 import html
 import re
+import sys
 import unicodedata
 import zlib
-from base64 import b32decode, b64decode
+from base64 import a85decode, b32decode, b64decode
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -28,13 +29,14 @@ _WIDE = "\uff01-\uff5e\U0001d400-\U0001d7ff\u2460-\u2473\u24b6-\u24e9\u00b9\u00b
 _FOREIGN = "\u0660-\u0669\u06f0-\u06f9\u0966-\u096f\u09e6-\u09ef\u0e50-\u0e59"
 _ESCAPE = re.compile(
     rf"(?P<percent>(?:%[0-9A-Fa-f]{{2}})+)|(?P<entity>&(?:#[0-9]{{1,7}}|#[xX][0-9A-Fa-f]{{1,6}}|[A-Za-z]{{2,8}});)"
-    rf"|\\+(?:u(?P<unit>[0-9A-Fa-f]{{4}})|x(?P<code>[0-9A-Fa-f]{{2}})|u\{{(?P<braced>[0-9A-Fa-f]{{2,4}})\}})|(?P<zero>[{_ZERO}])|(?P<wide>[{_WIDE}{_FOREIGN}])"
+    rf"|(?P<pair>\\+u[dD][89abAB][0-9A-Fa-f]{{2}}\\+u[dD][c-fC-F][0-9A-Fa-f]{{2}})|(?P<bytes>(?:\\+x[89a-fA-F][0-9A-Fa-f]){{2,4}})"
+    rf"|\\+(?:u(?P<unit>[0-9A-Fa-f]{{4}})|x(?P<code>[0-9A-Fa-f]{{2}})|u\{{(?P<braced>[0-9A-Fa-f]{{2,6}})\}}|U(?P<long>[0-9A-Fa-f]{{8}}))|(?P<zero>[{_ZERO}])|(?P<wide>[{_WIDE}{_FOREIGN}])"
     rf"|(?<=[0-9A-Za-z])(?P<space>[{_SPACES}])(?=[0-9A-Za-z])|(?<=[0-9A-Za-z])(?P<dash>[{_DASHES}])(?=[0-9A-Za-z])"
     r"|(?P<printable>(?:=[0-9A-F]{2}){3,}|=(?:40|3[AD])(?![0-9A-F]{2}=)|(?<=[^\n]{40})=\r?\n(?=[^\s=]))|(?P<octal>(?:\\+[0-3][0-7]{2}){4,})"
 )
 # The same as polars finds it in JSON: an escape that is more than a space in an address, a character next to another.
 ESCAPED = (
-    r"[0-9]%20[0-9]|%(?:25)*(?:2[1-9A-Fa-f]|[3-7][0-9A-Fa-f])|&(?:#[0-9xX]|[a-z]{2,6};)|\\(?:u[0-9a-fA-F]{2}|x[2-7]|u\{)"
+    r"[0-9]%20[0-9]|%(?:25)*(?:2[1-9A-Fa-f]|[3-7][0-9A-Fa-f])|&(?:#[0-9xX]|[a-z]{2,6};)|\\(?:u[0-9a-fA-F]{2}|x[2-7c-e]|u\{)"
     rf"|[0-9A-Za-z@._:-][{_ZERO}]|[{_ZERO}][0-9A-Za-z@._:-]|[{_WIDE}{_FOREIGN}]{{2}}|[0-9][{_SPACES}{_DASHES}][0-9A-Za-z]|[A-Za-z][{_SPACES}{_DASHES}][0-9]"
     r"|=[2-7][0-9A-F]=[2-7][0-9A-F]=|=3[AD]|=40|\\[01][0-7][0-7]\\+[01][0-7]|=\\n[^\\ ]|\\[01][0-7][0-7]\\"
 )
@@ -45,7 +47,7 @@ _PAIR = "[2-7][0-9A-Fa-f]"
 _EIGHT = "[A-Za-z0-9+/][AQgw][AB][A-Za-z0-9+/]A[C-H][AEIMQUYcgkosw048]A"
 BLOB_TRIGGER = (
     rf"(?:{_FOUR}){{4}}|(?:{_PAIR}){{10}}|(?:{_EIGHT}){{3}}|(?:A[A-Za-z0-9+/][A-Za-z0-9+/]{{2}}A[A-Za-z0-9+/]{{3}}){{3}}|(?:{_PAIR}00){{4}}|(?:00{_PAIR}){{4}}"
-    rf"|(?:{_PAIR}[ :-]){{6}}|(?:0x{_PAIR}, ?){{4}}|(?:[1-9][0-9][0-9]?, ?){{6}}|[A-Z2-7]{{24}}|chr\([0-9]|[01]{{8}} [01]{{8}}|H4sI|eJ[wxyz][A-Za-z0-9+/]{{8}}|eN[a-z][A-Za-z0-9+/]{{8}}"
+    rf"|(?:{_PAIR}[ :-]){{6}}|(?:0x{_PAIR},? ?){{4}}|(?:[1-9][0-9][0-9]?, ?){{6}}|(?:[1-9][0-9][0-9]? ){{10}}|<~[!-~]{{10}}|[0-9a-f]{{32}}\\+n[0-9a-f]|[A-Za-z0-9+/]{{16}}\\*\"(?: |,|\\+n)|[A-Z2-7]{{24}}|[a-z2-7]{{36}}|chr\([0-9]|[01]{{8}} [01]{{8}}|H4sI|eJ[wxyz][A-Za-z0-9+/]{{8}}|eN[a-z][A-Za-z0-9+/]{{8}}"
 )
 _WIDE_BASE64 = re.compile(rf"(?:{_EIGHT}){{3,8192}}[A-Za-z0-9+/]{{0,7}}={{0,2}}")
 _BASE64 = re.compile(
@@ -54,11 +56,12 @@ _BASE64 = re.compile(
 _HEX = re.compile(r"(?<![0-9A-Za-z])(?:0[xX])?(?P<hex>(?:[0-9a-f]{2}){10,}|(?:[0-9A-F]{2}){10,})(?![0-9A-Za-z])")
 _OF_MAIL, _RUN = re.compile(r"=(?:3D|2E|C3=[89AB][0-9A-F])"), re.compile(r"[A-Za-z0-9+/=]{20}\Z")
 _OCTAL = re.compile(r"\\+([0-7]{3})")
-_BASE32 = re.compile(r"(?<![A-Za-z0-9])[A-Z2-7]{24,8192}={0,6}(?![A-Za-z0-9])")
+_BASE32 = re.compile(r"(?<![A-Za-z0-9])(?:[A-Z2-7]{24,8192}|[a-z2-7]{36,8192})={0,6}(?![A-Za-z0-9])")
 # Bytes in a list or in pairs, as dumps and debuggers print them; lines of base64 as mail has them.
 _BYTES = re.compile(
-    r"(?i:(?<![0-9a-f])[2-7][0-9a-f](?P<gap>[ :-])(?:[0-9a-f]{2}(?P=gap)?(?P<dump>[ ]{1,3}(?:\|[^\n]{0,16}\|)?\n[0-9a-f]{4,16}:?[ ]{1,3})?[ ]?){8,}"
-    r"|0x[2-7][0-9a-f](?:,[ ]?0x[0-9a-f]{2}){9,}|(?<![0-9.,])(?:9|[1-9][0-9]|1[0-2][0-9])(?:,[ ]?(?:9|1[0-3]?|[2-9][0-9]|1[0-2][0-9])){9,}(?![0-9.]))"
+    r"(?i:(?<![0-9.,])(?:9|[1-9][0-9]|1[0-2][0-9])(?:(?:,[ ]?|[ ])(?:9|1[0-3]?|[2-9][0-9]|1[0-2][0-9])){9,}(?![0-9.a-f])"
+    r"|(?<![0-9a-f])[2-7][0-9a-f](?P<gap>[ :-])(?:[0-9a-f]{2}(?P=gap)?(?P<dump>[ ]{1,3}(?:\|[^\n]{0,16}\|)?\n[0-9a-f]{4,16}:?[ ]{1,3})?[ ]?){8,}"
+    r"|0x[2-7][0-9a-f](?:,?[ ]?0x[0-9a-f]{2}){9,})"
 )
 # One byte after the other as code or digits of two.
 _SPELT = re.compile(
@@ -67,7 +70,14 @@ _SPELT = re.compile(
 _ONE_BYTE = re.compile(
     r"\n[0-9A-Fa-f]{4,16}:?[ ]{1,3}|\|[^\n]{0,16}\||(?:0x)?(?P<byte>[0-9A-Fa-f]{2,3})(?![0-9A-Fa-f])"
 )
-_LINES = re.compile(r"(?:[A-Za-z0-9+/_-]{16,76}(?:\n|\\n|\r\n)){1,4096}[A-Za-z0-9+/_-]{2,76}={0,2}")
+# What is between the lines of one text: an end of line, also as JSON writes it, a quote before and after it.
+_JOINT = r"(?:\\{0,4}[\"'](?:[,+][ ]?|[ ])?)?(?:\r?\n|(?:\\{1,4}r)?\\{1,4}n)[ ]{0,12}(?:\\{0,4}[\"'])?|[\"'][ ]?[,+]?[ ]?[\"']"
+_IS_JOINT = re.compile(_JOINT)
+_LINES = re.compile(rf"(?:[A-Za-z0-9+/_-]{{16,76}}(?:{_JOINT})){{1,4096}}[A-Za-z0-9+/_-]{{2,76}}={{0,2}}")
+_HEX_LINES = re.compile(
+    rf"(?:(?<![0-9A-Za-z])|(?<=\\n))(?:[0-9a-f]{{32,64}}(?:{_JOINT})){{1,4096}}[0-9a-f]{{2,64}}(?![0-9A-Za-z])"
+)
+_BASE85 = re.compile(r"<~(?P<run>[!-u\sz]{10,65536})~>")
 _PACKED = re.compile(r"(?<![A-Za-z0-9+/])(?:H4sI|eJ[wxyz]|eN[a-z]|eA[EF])[A-Za-z0-9+/]{16,65536}={0,2}")
 _PRINTABLE = 0.9
 _MOST_BLOB = 1 << 16
@@ -101,33 +111,44 @@ def views(text: str) -> Iterator[View]:
 
 
 def blobs(text: str) -> Iterator[View]:
-    """Yield what base64 and hex in a text hold, where that is text."""
-    for match in _BASE64.finditer(text):
-        yield from _from_base64(text, match)
-    for match in _WIDE_BASE64.finditer(text):
-        yield from _from_utf16(match)
-    for match in _HEX.finditer(text):
-        at, raw = match.start("hex"), bytes.fromhex(match["hex"])
-        yield from _plain(raw, [(place, place + 2) for place in range(at, at + 2 * len(raw), 2)])
-    for match in _BYTES.finditer(text):
-        yield from _from_bytes(match)
-    for match in _SPELT.finditer(text):
-        base = 10 if match[0][0] == "c" else 2
-        codes = [int(code, base) for code in re.findall("[0-9]+", match[0])]
-        yield from _whole(bytes(code for code in codes if code < 256), match)  # noqa: PLR2004
-    for match in _BASE32.finditer(text):
-        yield from _whole(_from_base32(match[0]), match)
-    for match in _PACKED.finditer(text):
-        yield from _whole(_unpacked(match[0]), match)
-    for match in _LINES.finditer(text):
-        yield from _from_lines(match)
+    """Yield what base64, hex and other writings of bytes in a text hold, where that is text."""
+    for pattern, decoded in _WRITINGS:
+        for match in pattern.finditer(text):
+            yield from decoded(match)
+
+
+def _from_hex(match: re.Match[str]) -> Iterator[View]:
+    at, raw = match.start("hex"), bytes.fromhex(match["hex"])
+    yield from _plain(raw, [(place, place + 2) for place in range(at, at + 2 * len(raw), 2)])
+
+
+def _from_spelt(match: re.Match[str]) -> Iterator[View]:
+    base = 10 if match[0][0] == "c" else 2
+    codes = [int(code, base) for code in re.findall("[0-9]+", match[0])]
+    yield from _whole(bytes(code for code in codes if code < 256), match)  # noqa: PLR2004
+
+
+def _from_base85(run: str) -> bytes:
+    """Return what base85 holds, as Adobe writes it; nothing where it holds none."""
+    try:
+        return a85decode(run)
+    except ValueError:
+        return b""
+
+
+def _from_hex_lines(match: re.Match[str]) -> Iterator[View]:
+    """Decode hex that is cut into lines."""
+    places = _without_joints(match)
+    pairs = list(zip(places[::2], places[1::2], strict=False))
+    raw = bytes.fromhex("".join(match.string[first] + match.string[second] for first, second in pairs))
+    yield from _plain(raw, [(first, second + 1) for first, second in pairs])
 
 
 def _from_base32(run: str) -> bytes:
     """Return what base32 holds; nothing where it holds none."""
     run = run.rstrip("=")
     try:
-        return b32decode(run + "=" * (-len(run) % 8))
+        return b32decode(run.upper() + "=" * (-len(run) % 8))
     except binascii.Error:
         return b""
 
@@ -159,19 +180,19 @@ def _plain(raw: bytes, places: list[tuple[int, int]]) -> Iterator[View]:
 
 
 def _from_bytes(match: re.Match[str]) -> Iterator[View]:
-    base = 10 if "," in match[0] and "0x" not in match[0].lower() else 16
     codes = [code for code in _ONE_BYTE.finditer(match[0]) if code["byte"]]
-    values = [int(code["byte"], base) for code in codes]
+    is_hex = match["gap"] is not None or match[0][:2].lower() == "0x"
+    both = not is_hex and "," not in match[0] and all(len(code["byte"]) == 2 for code in codes)  # noqa: PLR2004
     at = match.start()
-    if values and max(values) < 256:  # noqa: PLR2004
-        yield from _plain(bytes(values), [(at + code.start(), at + code.end()) for code in codes])
+    for base in (10, 16) if both else (16 if is_hex else 10,):
+        values = [int(code["byte"], base) for code in codes]
+        if values and max(values) < 256:  # noqa: PLR2004
+            yield from _plain(bytes(values), [(at + code.start(), at + code.end()) for code in codes])
 
 
 def _from_lines(match: re.Match[str]) -> Iterator[View]:
     """Decode base64 that is cut into lines."""
-    places = [
-        match.start() + n for n, char in enumerate(match[0]) if char not in "\\\r\n=" and not _is_end(match[0], n)
-    ]
+    places = [place for place in _without_joints(match) if match.string[place] != "="]
     run = "".join(match.string[place] for place in places)[:_MOST_BLOB]
     run = run[: len(run) - (len(run) % 4 == 1)]
     raw = b64decode(run.translate(_STANDARD) + "=" * (-len(run) % 4))
@@ -181,8 +202,14 @@ def _from_lines(match: re.Match[str]) -> Iterator[View]:
         yield View(raw.decode("latin-1"), starts, ends, blob=True)
 
 
-def _is_end(text: str, place: int) -> bool:
-    return text[place] in "nr" and text[place - 1 : place] == "\\"
+def _without_joints(match: re.Match[str]) -> list[int]:
+    """Return where the characters of a text in lines are."""
+    joints = list(_IS_JOINT.finditer(match.string, match.start(), match.end()))
+    starts, ends = (
+        [match.start(), *(joint.end() for joint in joints)],
+        [*(joint.start() for joint in joints), match.end()],
+    )
+    return [place for start, end in zip(starts, ends, strict=True) for place in range(start, end)]
 
 
 def _windows(places: list[tuple[int, int]], length: int) -> Iterator[tuple[int, int]]:
@@ -227,11 +254,13 @@ def _parts(match: re.Match[str]) -> list[tuple[str, int, int]] | None:  # noqa: 
     text, size = match[0], len(match[0])
     if match["percent"]:
         return _of_percent(text)
+    if match["pair"] or match["bytes"]:
+        return _of_units(text)
     if match["entity"]:
         char = html.unescape(text)
         return None if char == text else [(char, 0, size)]
-    if code := match["code"] or match["unit"] or match["braced"]:
-        char = chr(int(code, 16))
+    if code := match["code"] or match["unit"] or match["braced"] or match["long"]:
+        char = chr(int(code, 16)) if int(code, 16) <= sys.maxunicode else ""
         return None if "\ud800" <= char <= "\udfff" or char in '"\\' else [(char, 0, size)]
     if match["printable"]:
         if text[1] in "\r\n":  # a line that goes on, in mail alone
@@ -248,6 +277,19 @@ def _parts(match: re.Match[str]) -> list[tuple[str, int, int]] | None:  # noqa: 
     return [(" " if match["space"] else "." if text in "\u00b7\u2024\u2027" else "-", 0, size)]
 
 
+def _of_units(text: str) -> list[tuple[str, int, int]] | None:
+    r"""Return the character that two units of UTF-16 or some bytes of UTF-8 mean (`\\ud835\\ude7a`, `\\xc5\\x82`)."""
+    units, codes = (
+        bytes.fromhex("".join(re.findall("u(....)", text))),
+        bytes.fromhex("".join(re.findall("x(..)", text))),
+    )
+    try:
+        char = units.decode("utf-16-be") + codes.decode()
+    except UnicodeDecodeError:
+        return None
+    return [(unicodedata.normalize("NFKC", char), 0, len(text))] if len(char) == 1 else None
+
+
 def _of_percent(text: str) -> list[tuple[str, int, int]] | None:
     try:
         chars = bytes.fromhex(text.replace("%", "")).decode()
@@ -261,8 +303,9 @@ def _of_percent(text: str) -> list[tuple[str, int, int]] | None:
     return parts
 
 
-def _from_base64(text: str, match: re.Match[str]) -> Iterator[View]:
+def _from_base64(match: re.Match[str]) -> Iterator[View]:
     """Decode a run from where groups of four begin; what is before or after text in it is left out."""
+    text = match.string
     start = match.start() + len(match["before"]) % 4
     run = text[start : match.end()].rstrip("=")[:_MOST_BLOB]
     run = run[: len(run) - (len(run) % 4 == 1)]
@@ -294,6 +337,11 @@ def _is_text(raw: bytes) -> bool:
     return bool(raw) and len(raw) - len(raw.translate(None, _IS_PRINTABLE)) >= _PRINTABLE * len(raw)
 
 
+_WRITINGS = (
+    (_BASE64, _from_base64), (_WIDE_BASE64, _from_utf16), (_HEX, _from_hex), (_BYTES, _from_bytes), (_SPELT, _from_spelt),
+    (_BASE32, lambda match: _whole(_from_base32(match[0]), match)), (_PACKED, lambda match: _whole(_unpacked(match[0]), match)),
+    (_LINES, _from_lines), (_HEX_LINES, _from_hex_lines), (_BASE85, lambda match: _whole(_from_base85(match["run"]), match)),
+)  # fmt: skip
 # Not kinds of data: they tell in which payloads texts have to be decoded.
 CODED = Scan("", ESCAPED, lambda _text, _name: iter(()))
 # Apart for the sake of speed: its automaton has many states, and more with those of others.

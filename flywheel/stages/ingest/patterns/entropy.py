@@ -56,10 +56,12 @@ _BEFORE = 128
 def looks_random(token: str) -> bool:
     """Whether a text without a secret's name looks like a key."""
     run = token.rstrip("=")
-    if not _SHORTEST <= len(run) <= _LONGEST or not _IS_MIXED.search(run):
+    if not _SHORTEST <= len(run) <= _LONGEST:
         return False
     if _TYPED.fullmatch(run):
         return _is_typed_key(run)
+    if not _IS_MIXED.search(run):
+        return False
     enough = min(_BITS, _OF_POSSIBLE * math.log2(len(run)))
     return entropy(run) >= enough and _is_no_prose(run) and not _is_encoded_text(token)
 
@@ -135,7 +137,9 @@ _IDS = frozenset(
     ]
 )
 _PREFIX = re.compile(r"(?P<kind>[a-z][a-z0-9]{1,11})(?:[_-][a-z][a-z0-9]{0,11}){0,2}[_-]")
-_LEAST_TAIL = 30  # longer than the ids that services give out behind a word
+_LEAST_TAIL = 28  # longer than the ids that services give out behind a word (27 of KSUIDs, 26 of ULIDs)
+_NO_HEX = re.compile(r"(?=.*(?:[g-z].*){3}|.*(?:[G-Z].*){3})[A-Za-z0-9]{28,}")
+_ONE_CASE = r"[a-z0-9][_-](?:[a-z0-9]{28}|[A-Z0-9]{28})"  # behind a word, all in capitals or all in small letters
 
 
 @lru_cache(maxsize=1 << 14)
@@ -191,8 +195,12 @@ _OF_KEYS = frozenset(
 def _is_typed_key(run: str) -> bool:
     """Whether a long random text follows a small word that names no id: a key of a service that no list has."""
     prefix = _PREFIX.match(run)
-    tail = run[prefix.end() :] if prefix else ""
-    return len(tail) >= _LEAST_TAIL and prefix is not None and prefix["kind"] not in _IDS and looks_random(tail)
+    if prefix is None or _IDS.intersection(re.split("[_-]", prefix[0])):
+        return False
+    tail = run[prefix.end() :]
+    return len(tail) >= _LEAST_TAIL and (
+        looks_random(tail) or (_NO_HEX.fullmatch(tail) is not None and is_key_part(tail))
+    )
 
 
 def _is_no_prose(run: str) -> bool:
@@ -234,4 +242,6 @@ def _worth(token: str) -> bool:
     return looks_random(run) or looks_random(run[1:])
 
 
-RANDOM = Kind("secret", _MIXED, _PATTERN, _random, tokens=rf"(?:{_ESCAPE.pattern})?{_RUN}={{0,2}}", worth=_worth)
+RANDOM = Kind(
+    "secret", f"{_MIXED}|{_ONE_CASE}", _PATTERN, _random, tokens=rf"(?:{_ESCAPE.pattern})?{_RUN}={{0,2}}", worth=_worth
+)

@@ -57,9 +57,10 @@ _HUMAN = re.compile(
     r"(?=.{8})[A-Za-z]{4,20}[0-9]{3,6}|[A-Za-z]{4,20}[._-]?[0-9]{2,6}[!?*#$%&]{1,3}|(?:[A-Z][a-z]{2,}){1,3}[0-9]{1,6}[!?*#$%&@]{1,3}"
 )
 _PHRASE = re.compile(r"[a-z]{4,}(?:-[a-z]{4,}){3,}")
+_JOINS = re.compile(r"\.(?=[a-z])")  # parts of a name: `pypi-token.pypi`
 _CUT = ".,;:!?)]}…"
 _LEAST, _MOST, _ENOUGH_RANDOM, _SPOKEN_FROM, _LETTERS, _KEY = 6, 256, 5, 4, 10, 16
-_CHANGES = 4
+_CHANGES, _UNMISTAKABLE = 4, 8
 _CLASS = str.maketrans(ascii_lowercase + ascii_uppercase + digits, "a" * 26 + "A" * 26 + "0" * 10)
 WEAK, FAIR, STRONG = 1, 2, 3
 
@@ -84,6 +85,12 @@ def is_worthy(token: str) -> bool:
     """Whether a word of a text, or what is behind a sign in it, is worth looking for what announces it."""
     parts = {token, token.strip(_CUT + "*"), *re.split(r"[:=/>-]", token)[1:]}
     return any(worth(part) >= FAIR or (len(part) >= _LONG_HEX and _HEX.fullmatch(part)) for part in parts)
+
+
+def is_unmistakable(value: str) -> bool:
+    """Whether a secret is one wherever the same text stands again: no word, number or id."""
+    mixed = any(map(str.isdigit, value)) and any(map(str.isalpha, value)) and not value.replace("_", "").isalnum()
+    return len(value) >= _UNMISTAKABLE and worth(value) >= (WEAK if mixed else FAIR)
 
 
 def _is_plain(value: str) -> bool:
@@ -137,14 +144,14 @@ def near(text: str, small: str, found: Sequence[Find]) -> Iterator[Find]:
 
 def _is_cased(word: str) -> bool:
     """Whether a word is written as words are, not as a part of random letters (`PaT`)."""
-    return word.islower() or word.isupper() or word.istitle() or len(word) > 3  # noqa: PLR2004
+    return word.islower() or word.isupper() or word.istitle() or len(word) > 3 or not word.isascii()  # noqa: PLR2004
 
 
 def _of(text: str, word: re.Match[str]) -> Iterator[Find]:
     """Yield the first value after a word that is announced by it, or the last one before it."""
     kind, begin, end = word.lastgroup or "", word.end(), min(len(text), word.end() + _AFTER)
-    while begin < end and (text[begin].isalnum() or text[begin] in "_-"):  # the rest of the name
-        begin += 1
+    while begin < end and (text[begin].isalnum() or text[begin] in "_-" or _JOINS.match(text, begin)):
+        begin += 1  # the rest of the name
     if begin > word.end() and _NOT_ITSELF.search(text, word.end(), begin):
         return
     lines, place = 0, begin
@@ -189,7 +196,8 @@ def _candidate(token: re.Match[str]) -> Find | None:
     if group == "bare":
         shorter = value.lstrip("*_-=:>.")
         start += len(value) - len(shorter)
-        value = shorter.rstrip("*" + _CUT) if not any(c.isdigit() for c in shorter) else shorter.rstrip("*_.,;:…")
+        marks = "*_" * (shorter != value)  # around a word in markup, not at the end of a password
+        value = shorter.rstrip(marks + (".,;:…" if any(map(str.isdigit, shorter)) else _CUT))
     parts = _LOGIN.fullmatch(value)
     if parts is not None:
         start, value = start + parts.start("rest"), parts["rest"]

@@ -41,9 +41,9 @@ _PAIR = re.compile(
 _CODES = (
     r"(?:verification|security|one[ -]time|sms|2fa|mfa|two[ -]factor|authenticat(?:or|ion)|login|log-?in|access|alarm|door|gate|entry|unlock|recovery|backup|pairing)[ -](?:pass)?codes?|(?:use|enter) (?:the )?code|(?:pass|one-time )code|t?otp"
     r"|(?:bestätigungs|sicherheits|verifizierungs|einmal|zugangs|tür)[ -]?(?:code|pin)|code (?:de |d')?(?:la )?(?:vérification|sécurité|connexion|accès|pin)"
-    r"|(?:your|ihr|dein|votre|ton|tu|su) (?:code|código)"
+    r"|(?:your|ihr|dein|votre|ton|tu|su|seu|je|uw|din|ditt|twój) (?:[\w-]{1,16} ){0,2}(?:code|código|kod|kode)"
     r"|código (?:de )?(?:la )?(?:verificación|verificação|seguridad|segurança|acceso|acesso|pin)"
-    r"|codice (?:di |d')?(?:verifica|sicurezza|accesso|conferma)|(?:verificatie|bevestigings|beveiligings|inlog)[ -]?code|kod (?:weryfikacyjny|autoryzacyjny)|verifieringskod|doğrulama kodu"
+    r"|codice (?:di |d')?(?:verifica|sicurezza|accesso|conferma)|[a-zäöü]{4,14}code|kod (?:weryfikacyjny|autoryzacyjny)|verifieringskod|doğrulama kodu"
 )
 _PIN = re.compile(
     rf"(?i)(?<![\w-])(?:pin(?:[ -]?(?:code|number|nummer))?|cv[vc]2?|{_CODES}|geheimzahl|tan)['\"]?(?:\s(?:for|of|on|für|von|de|du|pour|para)\s[\w\s]{{1,24}}?)?\s{{0,3}}(?:{_IS})?\s{{0,3}}(?:le |el |o )?[\"'#]?(?P<bare>[0-9]{{3,8}})(?![\w.,-]?[0-9A-Za-z])"

@@ -37,6 +37,7 @@ _ASSIGNED = re.compile(r"(?P<name>[A-Za-z][\w.-]{1,80})[=:](?P<value>\S.*)", re.
 _LONGEST_NAME = 120
 _ASKS = re.compile(r"\bsudo\b.*\s-\w*S|\blogin\b|password|passwd\b|\bsu\b|cryptsetup|kinit")
 _TYPING = ("type", "type_text", "text", "keys", "input", "value", "fill", "send_keys", "enter")
+_TYPED = re.compile(r"(?i)(?:type|fill|enter|input|send_?keys|write)[ :=]{1,3}[\"']?(?P<value>\S{4,128}?)[\"']?")
 _KIND_OF_STEP = re.compile(r"[a-z]+(?:[_-][a-z]+)*")
 _FEW, _LONGEST_FIELD = 8, 60  # fields of two steps together, characters that describe a field
 _CLASSES = 3
@@ -70,6 +71,7 @@ def in_object(fields: Mapping[str, Any], name: str = "") -> Iterator[tuple[str, 
             if isinstance(value, str) and not GIVEN.search(value) and (find := _whole(kind, value)) is not None:
                 yield key, find
     read = [(text, key) for key, text in fields.items() if isinstance(text, str)]
+    read.sort(key=lambda pair: pair[1].lower() not in _NAMING)  # what names the others comes first, as people write it
     yield from ((key, find) for key, find in _near(read, name, _COLON))
     yield from _typed(read)
     if keys.keys().isdisjoint(_VALUED):
@@ -136,6 +138,15 @@ def in_list(items: Sequence[Any], name: str) -> Iterator[tuple[int, Find]]:
     yield from in_arguments(texts)
     for n, find in _near([(text, n) for n, text in enumerate(texts) if text], name, ""):
         yield n, find
+    yield from _typed_next(texts)
+
+
+def _typed_next(texts: Sequence[str]) -> Iterator[tuple[int, Find]]:
+    """Yield what is typed after a password's field was chosen, in a list of steps in words."""
+    for n, (before, text) in enumerate(pairwise(texts), 1):
+        typed = _TYPED.fullmatch(text) if 0 < len(before) <= _LONGEST_FIELD and _named(before) == PASSWORD else None
+        if typed and not GIVEN.search(text) and fits(PASSWORD, typed["value"], quoted=True):
+            yield n, Find(typed["value"], *typed.span("value"))
 
 
 def _in_turns(texts: Sequence[str]) -> Iterator[tuple[int, Find]]:
