@@ -10,6 +10,7 @@ import time
 import pytest
 from benchmarks.needles import (
     EIGHTH,
+    ELEVENTH,
     FAMILIES,
     FIFTH,
     FOURTH,
@@ -33,7 +34,8 @@ pytestmark = pytest.mark.slow
 
 BARS = {"vendor": 0.99, "place": 0.99, "encoded": 0.95, "personal": 0.95}
 LATER = {"vendor": 0.93, "place": 0.92, "encoded": 0.8, "personal": 0.93}
-UNSEEN = {"vendor": 0.58, "place": 0.82, "encoded": 0.45, "personal": 0.37}
+TAUGHT = {"vendor": 0.62, "place": 0.89, "encoded": 0.9, "personal": 0.5}
+PUBLISHED = {"vendor": 0.95, "place": 0.92, "encoded": 0.95, "personal": 0.65}
 TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
@@ -55,7 +57,9 @@ def test_planted_needles_are_gone(families: tuple[Family, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("families", "least"), [(EIGHTH, LATER), (NINTH, LATER), (TENTH, UNSEEN)], ids=["eighth", "ninth", "unseen"]
+    ("families", "least"),
+    [(EIGHTH, LATER), (NINTH, LATER), (TENTH, TAUGHT), (ELEVENTH, PUBLISHED)],
+    ids=["eighth", "ninth", "tenth", "published"],
 )
 def test_most_of_what_no_pattern_was_written_for_is_gone_too(
     families: tuple[Family, ...], least: dict[str, float]

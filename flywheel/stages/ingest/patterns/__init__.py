@@ -12,6 +12,7 @@ from flywheel.stages.ingest.patterns.credentials import MARKED, PARTED, SENT
 from flywheel.stages.ingest.patterns.entropy import RANDOM
 from flywheel.stages.ingest.patterns.kinds import GIVEN, PLACEHOLDER, Find, Kind, Scan
 from flywheel.stages.ingest.patterns.national import FISCAL, SAID, SHAPED
+from flywheel.stages.ingest.patterns.numbers import NAMED, UNNAMED
 from flywheel.stages.ingest.patterns.personal import CARD, EMAIL, IBAN, IP, MAC, PHONE, SPOKEN
 from flywheel.stages.ingest.patterns.places import PLACED
 from flywheel.stages.ingest.patterns.wallets import SEED
@@ -21,5 +22,5 @@ __all__ = ["GIVEN", "KINDS", "PLACED", "PLACEHOLDER", "Find", "Kind", "Scan"]
 # In the order in which they are replaced. Some are found in more than one way: a secret by a mark, by the name next to
 # it, by its entropy.
 KINDS: tuple[Kind | Scan, ...] = (
-    MARKED, PARTED, SENT, PLACED, EMAIL, SPOKEN, IBAN, CARD, PHONE, IP, MAC, SAID, ANNOUNCED, ACCOUNT, PHONED, SHAPED, FISCAL, KEYED, SEED, RANDOM,
+    MARKED, PARTED, SENT, PLACED, EMAIL, SPOKEN, IBAN, CARD, PHONE, IP, MAC, SAID, NAMED, ANNOUNCED, ACCOUNT, PHONED, SHAPED, UNNAMED, FISCAL, KEYED, SEED, RANDOM,
 )  # fmt: skip

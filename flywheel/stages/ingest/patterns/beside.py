@@ -46,6 +46,7 @@ _OTHER_BEFORE = re.compile(
     r"(?i)(?:order|invoice|ticket|tracking|isbn|account|item|product|case|ref(?:erence)?|serial|model|zip"
     r"|id)\W{0,3}(?:no\.?|number|nr\.?|#|id)?\W{0,4}\Z"
 )
+_WEAK_BEFORE = re.compile(r"(?i)(?<![a-z])hp\W{0,3}\Z")
 _LEAST, _MOST = 7, 15
 _DAY = re.compile(r"(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:[0-2][0-9]|3[01])")
 _DATE = re.compile(r"(?<![0-9])(?:19|20)[0-9]{2}-(?:0[1-9]|1[0-2])-(?:[0-2][0-9]|3[01])(?![0-9])")
@@ -104,14 +105,14 @@ _ROOTS = (
     r"|dow[oó]d\w{0,2}|mati[cč]n\w|numeric|паспорт|серия|在留カード|身分證|身份)"
 )
 _MADE_NAMES = (
-    rf"{_ROOTS}(?: (?:de|del|do|da|du|des|der|card|la|el|of|i|e|и|osobist\w|{_ROOTS})){{0,3}}[ _-]?{_NUMBER}\b|{_NUMBER} (?:(?:de|del|da|do|d'|of|la|el) ?){{0,2}}{_ROOTS}"
+    rf"{_ROOTS}(?: (?:de|del|do|da|du|des|der|card|la|el|of|i|e|и|osobist\w|{_ROOTS})){{0,3}}[ _-]?{_NUMBER}\b|{_NUMBER} (?:(?:de|del|da|do|d'|of|la|el) ?){{0,2}}{_ROOTS}(?:[ -][a-zà-ÿ]{{3,14}}(?=[ :]))?"
     r"|clave (?:de )?elector|cart(?:ão|a) d[ei'] ?cidad\w+|dow[oó]d(?:u| osobist\w)?|my social\b|isikukood|asmens kodas|在留カード(?:番号)?|паспорт(?: серия)?(?: и номер)?"
     r"|cod numeric personal|medicaid(?: id)?|seguro social|seguridad social|r\.č\.|sofi-?nummer"
 )
 _SHORT_NAMES = (
     r"CNPJ|CPF|DNI|NIE|NIF|CIF|RUT|CUIT|CUIL|CURP|C\.C\.|AHV|AVS|SVNR|SV-Nr|CPR|HETU|RČ|OIB|TCKN|SNILS|INN"
     r"|RRN|UTR|NINO|EIN|ITIN|TIN|MBI|SIN|NAS|TFN|ABN|IRD|NRIC"
-    r"|NSS|NUSS|PIS|PASEP|CNH|CNP|ЕГН|EGN|JMBG|UAN|UMID|NIN|BVN|IC|A/C"
+    r"|NSS|NUSS|PIS|PASEP|CNH|CNP|ЕГН|EGN|JMBG|UAN|UMID|NIN|BVN|A/C"
     r"|HKID|EID|PESEL|NIP|REGON|BSN|NISS|INSZ|NIR|IdNr\.?|PPSN?|GSTIN|UTR|EPIC|IMEI|VIN|CF|C\.F\.|fnr"
 )
 _NUMBERS = (
@@ -132,7 +133,7 @@ _NUMBERS = (
     _Number("national_id", r"\brfc\b", r"[A-Z]{3,4}[0-9]{6}[A-Z0-9]{3}", bool, ("rfc",)),
     _Number(
         "national_id",
-        r"passport|reisepass|passnummer|pass-nr|passeport|pasaporte|passaporto|passaporte|护照|パスポート|paspoort",
+        r"(?:passport|reisepass|passnummer|pass-nr|passeport|pasaporte|passaporto|passaporte|护照|パスポート|paspoort)(?: (?!exp)[a-zà-ÿ]{4,12}(?=[ :]))?",
         r"[A-Z]{0,3}[ -]?[0-9A-Z]{5,9}",
         _is_passport,
         ("passp", "reisep", "passn", "pass-", "passe", "pasap", "passap", "护照", "パスポート", "paspo"),
@@ -208,7 +209,7 @@ _NUMBERS = (
 _GAP = (
     r"(?P<gap>[\"'`)\]\\s]{0,3}(?:[ _-]?(?:no|nr|num|number|card|id|code|nummer|number is|account"
     r"|#))?\.?(?:[^0-9A-Za-z\n]|\b(?:is|ist|lautet|no|number|nr|nummer|card|id|for|the|my|of|key|und|and"
-    r"|value|token|transit|PAT|login|numéro|número|n°|de|es|é|è|är|er|to|jest)\b|n?\.?º|\\[nrt\"]){0,12}?)"
+    r"|value|token|transit|PAT|login|numéro|número|n°|de|es|é|è|är|er|to|jest)\b|n?\.?[º°]|\\[nrt\"]){0,12}?)"
 )
 _PATTERNS = tuple(
     (
@@ -236,6 +237,8 @@ def phones(text: str, name: str) -> Iterator[Find]:
         if not _LEAST <= len(digits) <= _MOST or _DATE.fullmatch(match[0]):
             continue
         before = text[max(0, match.start() - _FAR) : match.start()]
+        if _WEAK_BEFORE.search(before) and not (match[0][0] in "+0" and len(digits) > _PASSPORT):
+            continue  # a printer's model, a horse's power
         if named or (_PHONE_BEFORE.search(before) and not _OTHER_BEFORE.search(before)):
             yield Find(digits, match.start(), match.end())
 

@@ -30,13 +30,13 @@ _FOREIGN = "\u0660-\u0669\u06f0-\u06f9\u0966-\u096f\u09e6-\u09ef\u0e50-\u0e59"
 _ESCAPE = re.compile(
     rf"(?P<percent>(?:%[0-9A-Fa-f]{{2}})+)|(?P<entity>&(?:#[0-9]{{1,7}}|#[xX][0-9A-Fa-f]{{1,6}}|[A-Za-z]{{2,8}});)"
     rf"|(?P<pair>\\+u[dD][89abAB][0-9A-Fa-f]{{2}}\\+u[dD][c-fC-F][0-9A-Fa-f]{{2}})|(?P<bytes>(?:\\+x[89a-fA-F][0-9A-Fa-f]){{2,4}})"
-    rf"|\\+(?:u(?P<unit>[0-9A-Fa-f]{{4}})|x(?P<code>[0-9A-Fa-f]{{2}})|u\{{(?P<braced>[0-9A-Fa-f]{{2,6}})\}}|U(?P<long>[0-9A-Fa-f]{{8}}))|(?P<zero>[{_ZERO}])|(?P<wide>[{_WIDE}{_FOREIGN}])"
+    rf"|\\+(?:u(?P<unit>[0-9A-Fa-f]{{4}})|x(?P<code>[0-9A-Fa-f]{{2}})|u\{{(?P<braced>[0-9A-Fa-f]{{2,6}})\}}|U(?P<long>[0-9A-Fa-f]{{8}})|0{{2,4}}(?P<css>[2-7][0-9A-Fa-f]))|(?P<zero>[{_ZERO}])|(?P<wide>[{_WIDE}{_FOREIGN}])"
     rf"|(?<=[0-9A-Za-z])(?P<space>[{_SPACES}])(?=[0-9A-Za-z])|(?<=[0-9A-Za-z])(?P<dash>[{_DASHES}])(?=[0-9A-Za-z])"
     r"|(?P<printable>(?:=[0-9A-F]{2}){3,}|=(?:40|3[AD])(?![0-9A-F]{2}=)|(?<=[^\n]{40})=\r?\n(?=[^\s=]))|(?P<octal>(?:\\+[0-3][0-7]{2}){4,})"
 )
 # The same as polars finds it in JSON: an escape that is more than a space in an address, a character next to another.
 ESCAPED = (
-    r"[0-9]%20[0-9]|%(?:25)*(?:2[1-9A-Fa-f]|[3-7][0-9A-Fa-f])|&(?:#[0-9xX]|[a-z]{2,6};)|\\(?:u[0-9a-fA-F]{2}|x[2-7c-e]|u\{)"
+    r"[0-9]%20[0-9]|%(?:25)*(?:2[1-9A-Fa-f]|[3-7][0-9A-Fa-f])|&(?:#[0-9xX]|[a-z]{2,6};)|\\(?:u[0-9a-fA-F]{2}|x[2-7c-e]|u\{|U0000|00[02-7])"
     rf"|[0-9A-Za-z@._:-][{_ZERO}]|[{_ZERO}][0-9A-Za-z@._:-]|[{_WIDE}{_FOREIGN}]{{2}}|[0-9][{_SPACES}{_DASHES}][0-9A-Za-z]|[A-Za-z][{_SPACES}{_DASHES}][0-9]"
     r"|=[2-7][0-9A-F]=[2-7][0-9A-F]=|=3[AD]|=40|\\[01][0-7][0-7]\\+[01][0-7]|=\\n[^\\ ]|\\[01][0-7][0-7]\\"
 )
@@ -47,7 +47,7 @@ _PAIR = "[2-7][0-9A-Fa-f]"
 _EIGHT = "[A-Za-z0-9+/][AQgw][AB][A-Za-z0-9+/]A[C-H][AEIMQUYcgkosw048]A"
 BLOB_TRIGGER = (
     rf"(?:{_FOUR}){{4}}|(?:{_PAIR}){{10}}|(?:{_EIGHT}){{3}}|(?:A[A-Za-z0-9+/][A-Za-z0-9+/]{{2}}A[A-Za-z0-9+/]{{3}}){{3}}|(?:{_PAIR}00){{4}}|(?:00{_PAIR}){{4}}"
-    rf"|(?:{_PAIR}[ :-]){{6}}|(?:0x{_PAIR},? ?){{4}}|(?:[1-9][0-9][0-9]?, ?){{6}}|(?:[1-9][0-9][0-9]? ){{10}}|<~[!-~]{{10}}|[0-9a-f]{{32}}\\+n[0-9a-f]|[A-Za-z0-9+/]{{16}}\\*\"(?: |,|\\+n)|[A-Z2-7]{{24}}|[a-z2-7]{{36}}|chr\([0-9]|[01]{{8}} [01]{{8}}|H4sI|eJ[wxyz][A-Za-z0-9+/]{{8}}|eN[a-z][A-Za-z0-9+/]{{8}}"
+    rf"|(?:{_PAIR}[ :-]){{6}}|(?:0x{_PAIR},? ?){{4}}|(?:[1-9][0-9][0-9]?, ?){{6}}|(?:[1-9][0-9][0-9]? ){{10}}|<~[!-~]{{10}}|[A-Z2-7]{{24}}|chr\([0-9]|[01]{{8}} [01]{{8}}|H4sI|eJ[wxyz][A-Za-z0-9+/]{{8}}|eN[a-z][A-Za-z0-9+/]{{8}}"
 )
 _WIDE_BASE64 = re.compile(rf"(?:{_EIGHT}){{3,8192}}[A-Za-z0-9+/]{{0,7}}={{0,2}}")
 _BASE64 = re.compile(
@@ -259,7 +259,7 @@ def _parts(match: re.Match[str]) -> list[tuple[str, int, int]] | None:  # noqa: 
     if match["entity"]:
         char = html.unescape(text)
         return None if char == text else [(char, 0, size)]
-    if code := match["code"] or match["unit"] or match["braced"] or match["long"]:
+    if code := match["code"] or match["unit"] or match["braced"] or match["long"] or match["css"]:
         char = chr(int(code, 16)) if int(code, 16) <= sys.maxunicode else ""
         return None if "\ud800" <= char <= "\udfff" or char in '"\\' else [(char, 0, size)]
     if match["printable"]:

@@ -14,7 +14,7 @@ from flywheel.stages.ingest.patterns.kinds import Find, Kind, Scan, whole
 from flywheel.stages.ingest.patterns.services import forms
 from flywheel.stages.ingest.patterns.structure import basic_password
 
-# What no mark alone tells: web tokens, keys that are known by the form of their parts.
+# What has no mark of its own: web tokens, keys that are known by the form of their parts.
 _PARTS_OF_KEYS = r"""
     eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*){0,3}
   | [A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}
@@ -23,7 +23,7 @@ _PARTS_OF_KEYS = r"""
   | [0-9]{15,16}\|[A-Za-z0-9_-]{27,40}
   | [0-9a-f]{32}-us[0-9]{1,2} | [0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}(?![0-9a-f-])
 """
-# Keys behind a word that says so, or that names no id.
+# Keys behind a word for keys, or one that names no id.
 _TYPED = r"""
     (?:[A-Za-z][A-Za-z0-9]{1,11}[_-]){0,2}(?:[a-z]{0,8}key|[a-z]{0,3}sk|rk|pat|tok(?:en)?|secret|live|production|sdk|oauth)[_-](?:[A-Za-z0-9]{2,6}[_-]){0,2}(?P<tail>[A-Za-z0-9_-]{20,})
   | (?:[a-z]{2,8}_(?:test|prod|sandbox|dev)_|a[ks]-)(?P<tail2>[A-Za-z0-9]{20,})

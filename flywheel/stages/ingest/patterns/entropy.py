@@ -139,7 +139,6 @@ _IDS = frozenset(
 _PREFIX = re.compile(r"(?P<kind>[a-z][a-z0-9]{1,11})(?:[_-][a-z][a-z0-9]{0,11}){0,2}[_-]")
 _LEAST_TAIL = 28  # longer than the ids that services give out behind a word (27 of KSUIDs, 26 of ULIDs)
 _NO_HEX = re.compile(r"(?=.*(?:[g-z].*){3}|.*(?:[G-Z].*){3})[A-Za-z0-9]{28,}")
-_ONE_CASE = r"[a-z0-9][_-](?:[a-z0-9]{28}|[A-Z0-9]{28})"  # behind a word, all in capitals or all in small letters
 
 
 @lru_cache(maxsize=1 << 14)
@@ -242,6 +241,4 @@ def _worth(token: str) -> bool:
     return looks_random(run) or looks_random(run[1:])
 
 
-RANDOM = Kind(
-    "secret", f"{_MIXED}|{_ONE_CASE}", _PATTERN, _random, tokens=rf"(?:{_ESCAPE.pattern})?{_RUN}={{0,2}}", worth=_worth
-)
+RANDOM = Kind("secret", _MIXED, _PATTERN, _random, tokens=rf"(?:{_ESCAPE.pattern})?{_RUN}={{0,2}}", worth=_worth)

@@ -88,7 +88,7 @@ def is_worthy(token: str) -> bool:
 
 
 def is_unmistakable(value: str) -> bool:
-    """Whether a secret is one wherever the same text stands again: no word, number or id."""
+    """Whether a secret is one wherever the same text is found again: no word, number or id."""
     mixed = any(map(str.isdigit, value)) and any(map(str.isalpha, value)) and not value.replace("_", "").isalnum()
     return len(value) >= _UNMISTAKABLE and worth(value) >= (WEAK if mixed else FAIR)
 

@@ -68,6 +68,7 @@ _ADDRESS_BEFORE = re.compile(
 _UPGRADE_BEFORE = re.compile(r"(?i)\b(?:(?:up|down)grad\w{1,4}|bump\w{0,4}|version|release[ds]?)\b")
 _IP_NAME = re.compile(r"(?i)(?:^|[^a-z])ip|addr|host|[a-z]Ip")
 _ADDRESS_AFTER = re.compile(r":[0-9]{2,5}\b|/[0-9]{1,2}\b|/[A-Za-z]")
+_MOST_OF_A_SECTION = 100  # and two of the numbers have one digit
 _SMALL = 40  # of four numbers below it, a version or a section is more likely
 _LEAST_OF_VERSION = 20  # four numbers from it on are an address even where a version is expected
 _BARE_PHONE, _SPACED_PHONE, _LONGEST_PHONE = 10, 8, 15  # digits; E.164 allows 15
@@ -180,7 +181,8 @@ def _is_version(match: re.Match[str], address: ipaddress.IPv4Address, name: str)
         return False
     if address.packed[0] != _PRIVATE_NET and is_section(match, address.packed):
         return True
-    small = max(address.packed) < _SMALL and address.packed[0] != _PRIVATE_NET
+    few = max(address.packed) < _MOST_OF_A_SECTION and sum(number < 10 for number in address.packed) > 1  # noqa: PLR2004
+    small = (few or max(address.packed) < _SMALL) and address.packed[0] != _PRIVATE_NET
     product = 0 in address.packed and _PRODUCT_BEFORE.search(line)
     return small or bool(product or _VERSION_BEFORE.search(line))
 
