@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from flywheel import Project
 from flywheel.config import Config
-from flywheel.errors import BucketError, BusyError, ConfigError, UsageError
+from flywheel.errors import BucketError, BusyError, ConfigError, StoreError, UsageError
 from flywheel.io.bucket import Address, address
 from flywheel.io.places import InBucket
 from flywheel.pipeline.admin.gc import Kept
@@ -174,6 +174,19 @@ def test_forgetting_reaches_the_bucket(server: BucketServer, tmp_path: Path) -> 
     fresh = _machine(tmp_path / "fresh")
     assert fresh.query("SELECT count(*) AS n FROM episodes").to_pylist() == [{"n": 2}]
     assert fresh.ingest(_logs(tmp_path, 1, 3)).forgotten == 1
+
+
+def test_what_else_is_in_a_bucket_leads_nowhere(server: BucketServer, tmp_path: Path) -> None:
+    project = _machine(tmp_path / "one")
+    project.ingest(_logs(tmp_path))
+    for lock in (b"[]", b'{"command": 1}', b"\xff"):
+        server.put("/b/team/project/locks/1.json", lock)
+        with pytest.raises(StoreError, match=r"locks/1\.json` is damaged"):
+            project.gc()
+    del server.objects["/b/team/project/locks/1.json"]
+    server.put("/b/team/project/tables/../../../x/part-1.parquet", b"")
+    with pytest.raises(BucketError, match="not a name that an object can have"):
+        project.gc()
 
 
 def test_a_store_in_a_bucket_is_asked_about_first(

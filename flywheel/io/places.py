@@ -426,13 +426,26 @@ class InBucket(Folder):
         number = self._newest_lock()
         if not number or number == self._lease:
             return
-        claim = self._read(f"locks/{number}.json")
-        until = datetime.fromisoformat(claim["until"])
+        claim, until = self._claimed(number)
         if until > datetime.now(UTC) and claim["machine"] != self._machine():
             raise BusyError(
                 f"busy: `{claim['command']}` on {claim['host']} holds the lease of `{self.shown()}`",
                 hint=f"wait for it to end; if it died, the lease ends at {until:%H:%M} UTC",
             )
+
+    def _claimed(self, number: int) -> tuple[dict[str, str], datetime]:
+        """Return who took a lease, and until when.
+
+        Raises:
+            StoreError: its document is damaged.
+        """
+        name = f"locks/{number}.json"
+        try:
+            found = self._read(name)
+            claim = {key: str(found[key]) for key in ("command", "host", "machine", "until")}
+            return claim, datetime.fromisoformat(claim["until"]).astimezone(UTC)
+        except (KeyError, TypeError, ValueError):
+            raise StoreError(f"`{self.shown(name)}` is damaged: not a lease", hint="remove it") from None
 
     def _hold(self) -> None:
         """Make sure that the lease is still ours, and goes on; nothing where this command has none."""
@@ -440,8 +453,7 @@ class InBucket(Folder):
             return
         if self._newest_lock() != self._lease:
             raise BusyError("the lease ended, and another machine has taken it over", hint=_AGAIN)
-        name = f"locks/{self._lease}.json"
-        claim = self._read(name)
-        if datetime.fromisoformat(claim["until"]) - datetime.now(UTC) < _HELD / 2:
+        claim, until = self._claimed(self._lease)
+        if until - datetime.now(UTC) < _HELD / 2:
             content = files.json_text(self._claim(claim["command"], _HELD)).encode()
-            self._bucket.put(self._key(name), content)
+            self._bucket.put(self._key(f"locks/{self._lease}.json"), content)
