@@ -49,6 +49,7 @@ class Backend:
         target: whose files it reads (`flywheel export --to`); "": the tokens alone.
         least: rows of a step, by form, where it needs more than one.
         shuffles: forms whose rows its loader shuffles by the seed, whatever its settings.
+        runs_code: whether it runs code that a base model's folder brings, with no switch against it.
         by_batch: whether the loss of a step is the mean of its batches' means, whatever their sizes.
         lost: fields of rows that it has no place for, by form: the field, and what it means.
         refused: why no round is trained in it.
@@ -61,6 +62,7 @@ class Backend:
     target: str = ""
     least: Mapping[str, int] = field(default_factory=dict)
     shuffles: tuple[str, ...] = ()
+    runs_code: bool = False
     by_batch: bool = False
     lost: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     refused: str = ""
@@ -80,6 +82,7 @@ BACKENDS: dict[str, Backend] = {
         target="swift",
         least={"unpaired": 2},  # its KL is estimated on other rows' actions
         shuffles=("unpaired",),
+        runs_code=True,
         by_batch=True,
         lost=_OF_ROWS,
     ),

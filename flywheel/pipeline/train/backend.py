@@ -11,6 +11,7 @@ import random
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from shutil import which
 from typing import Any
 
@@ -21,7 +22,7 @@ from flywheel.errors import ConfigError, TemplateError, UsageError
 from flywheel.extensions import TrainSpec
 from flywheel.io import files
 from flywheel.models.chat import ChatFormat
-from flywheel.models.load import load_tokenizer
+from flywheel.models.load import base_identity, load_tokenizer
 from flywheel.models.token_rows import token_rows
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.serve.targets.table import TARGETS
@@ -42,6 +43,7 @@ for name in sys.argv[1:]:
 print(json.dumps(found))
 """
 _SECONDS = 60
+_MAY_NAME_CODE = ("config.json", "tokenizer_config.json", "processor_config.json", "preprocessor_config.json")
 _LIBRARIES = ("torch", "transformers", "peft", "trl")
 _EPISODES = {"chosen_episode": "", "rejected_episode": "", "episode_id": ""}  # the way back is in data/origins.jsonl
 
@@ -117,7 +119,19 @@ def find_backend(ctx: Context) -> OtherSystem | None:
             f"{backend.title} does not follow model.quantise",
             hint=f'pass a setting of its own as [train.backends.{train.backend}.arguments], or set backend = "{TRL}"',
         )
+    if backend.runs_code:
+        _refuse_code(base_identity(ctx.config.model).path, backend)
     return OtherSystem(train.backend, backend, own.command or [own.python], _versions(ctx, backend, own), train)
+
+
+def _refuse_code(base: Path, backend: Backend) -> None:
+    """Refuse a base model that names code of its own: transformers runs it only where that is switched on."""
+    named = [name for name in _MAY_NAME_CODE if (base / name).is_file() and "auto_map" in files.read_json(base / name)]
+    if named:
+        raise ConfigError(
+            f"the base model's {named[0]} names code of its own (`auto_map`), which {backend.title} would run",
+            hint=f'remove auto_map if transformers has that architecture itself, or set `[train] backend = "{TRL}"`',
+        )
 
 
 def _choice(train: TrainConfig) -> str:

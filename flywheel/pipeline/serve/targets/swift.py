@@ -81,6 +81,7 @@ SWIFT = Target(
             "these rows are rendered text, for `--use_chat_template false`."
         ),
         "Where it does not know the base, add `--model_type`.",
+        "It runs code that the base model's folder brings, and has no switch against it: look whether there is any.",
         (
             "Groups have no launch file: `replay.py` is a scheduler for `swift rollout` and its GRPO, which need vLLM "
             "and a GPU; its first lines have the two commands."

@@ -224,6 +224,20 @@ def test_what_a_system_cannot_do_is_refused_by_the_plan(built: Path, train: dict
         Project(built, config=config).plan()
 
 
+def test_a_base_with_code_of_its_own_is_not_given_to_a_system_that_would_run_it(
+    built: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    base = shutil.copytree(tiny_model, tmp_path / "base")
+    settings = json.loads((base / "tokenizer_config.json").read_text(encoding="utf-8"))
+    settings["auto_map"] = {"AutoTokenizer": ["evil.Tokenizer", None]}
+    (base / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    known = Project(built).config.model_dump()
+    swift = {"method": "dpo", "backend": "swift", "backends": {"swift": {"python": sys.executable}}}
+    changed = {"model": {**known["model"], "base": str(base)}, "train": {**known["train"], **swift}}
+    with pytest.raises(ConfigError, match=r"tokenizer_config.json names code of its own"):
+        Project(built, config=Config.model_validate({**known, **changed})).plan()
+
+
 def test_what_a_trainer_started_ends_with_flywheel(tmp_path: Path) -> None:
     guard = [sys.executable, "-P", "-m", "flywheel.stages.train.backends.job"]
     trainer = ["sh", "-c", "sleep 60 & echo $! > pid; wait"]
