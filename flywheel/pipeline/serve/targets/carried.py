@@ -13,7 +13,7 @@ from pathlib import Path
 import flywheel
 from flywheel.config import ReplayConfig
 from flywheel.extensions import Generation
-from flywheel.records import ID_HEX, canonical_json
+from flywheel.records import ID_HEX
 
 PACKAGE = "flywheel_replay"
 _HOME = Path(flywheel.__file__).parent
@@ -47,6 +47,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 ID_HEX = {id_hex}
+_write = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
 
 class ReplayConfig(NamedTuple):
@@ -58,7 +59,10 @@ class ReplayConfig(NamedTuple):
 
 {generation}
 
-{canonical_json}'''
+def canonical_json(value: object) -> str:
+    """Return `value` as JSON text with sorted keys, no spaces and no NaN: equal values give equal text."""
+    return _write(value)
+'''
 _FACE = '''"""Recorded results answer a policy's calls: flywheel's replay environment, without flywheel.
 
 `Recorded(path, tokenizer)` reads scenarios.jsonl; `begin(id)` gives an attempt, which takes sampled tokens until it is
@@ -79,7 +83,6 @@ def carried() -> Iterator[tuple[str, str]]:
         _BASE.format(
             id_hex=ID_HEX,
             generation=inspect.getsource(Generation),
-            canonical_json=inspect.getsource(canonical_json),
         ),
     )
     for name, source in _MODULES.items():
