@@ -10,6 +10,8 @@ from typing import Annotated, ClassVar, Unpack, cast
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
+from flywheel.records.notebook import as_html
+
 ID_HEX = 32
 
 
@@ -99,3 +101,7 @@ class Document(Record):
         super().__init_subclass__(**options)
         if "document" in vars(cls):
             Document.published[cls.document] = cls
+
+    def _repr_html_(self) -> str:
+        """Return the document as notebooks show it."""
+        return as_html(self)

@@ -77,11 +77,12 @@ def test_peft_loads_what_was_pushed_and_the_card_says_where_it_is_from(
 def test_what_is_refused_writes_nothing(project: Project, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine", encoding="utf-8")
-    for to, options, words in (
+    refused: list[tuple[str, dict[str, Any], str]] = [
         (str(tmp_path / "new"), {"target": "2"}, "never promoted"),
         (str(tmp_path / "mine"), {}, "did not write"),
         ("hf:acme/shop", {"token": "t"}, "no hub is allowed"),
-    ):
+    ]
+    for to, options, words in refused:
         with pytest.raises(UsageError, match=words):
             project.push(to, **options)
     assert not (tmp_path / "new").exists()
