@@ -18,6 +18,7 @@ from flywheel.pipeline.nightly.notify import notify
 from flywheel.pipeline.nightly.pipelines import find_recipe
 from flywheel.pipeline.pages.round_page import write_page
 from flywheel.pipeline.promote.promotion import decide_round
+from flywheel.pipeline.train.monitors import refuse_before_attempts
 from flywheel.pipeline.train.plan import make_plan
 from flywheel.pipeline.train.readiness import lacks_better, lacks_rows, lacks_tasks, rebuild_is_due
 from flywheel.pipeline.train.run import after_race, train_round
@@ -109,6 +110,7 @@ class _Run:
         lacking_tasks = [] if due else lacks_tasks(self.ctx)
         if lacking_tasks:
             return lacking_tasks
+        refuse_before_attempts(self.ctx, number)
         try:
             planned = make_plan(self.ctx, number)
         except EvidenceError as error:

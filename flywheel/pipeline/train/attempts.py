@@ -4,7 +4,7 @@ In: training tasks of the log, and a world or the replay environment. Out: demon
 Rejection sampling as in RFT (Yuan et al. 2023, arXiv 2308.01825) and ReST-EM (Singh et al. 2024, arXiv 2312.06585):
 success is what execution, or the recorded result with its calibrated signals, shows; hard tasks keep more of their
 successes than easy ones; what earlier rounds kept is kept, and rehearsed like rows of the logs. Tasks that the champion
-failed in the log come first. Attempts are made when a round is planned, a few tasks at a time, and remembered, so that
+mastered in the log come last. Attempts are made when a round is planned, a few tasks at a time, and remembered, so that
 `plan` shows what `train` does and a killed one goes on. `data/origins.jsonl` leads from a row to its attempt and to the
 episode whose request was attempted.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -43,7 +43,6 @@ from flywheel.stages.selection.mix import Before, chance
 from flywheel.stages.selection.rows import GOOD_ENOUGH_TO_COPY
 
 MOST_KEPT = 4  # attempts at a task that nearly always fails; one of a task that never does
-UNCLEAR = 0.5  # P(success) below which a logged attempt more likely failed
 _CLOSE = 0.7  # temperature of the first attempts, RFT's
 _TOGETHER = 16  # tasks that are attempted side by side, and remembered in one piece
 
@@ -78,8 +77,9 @@ def attempted(ctx: Context, dataset: Dataset, before: Before, texts: EvaluationT
         funnel.note("no attempts: there is no champion that could make them", 1)
     else:
         tasks = (_in_world if cfg.world else _in_replay)(ctx, texts)
-        failed = _failures(ctx, champion)
-        tasks.sort(key=lambda t: (failed.get(t.task_id, 1), chance(t.id, cfg.seed, champion, "attempts"), t.id))
+        names = {name for name, number in served_rounds(ctx).items() if number == champion}
+        easy = _mastered(names, *(read_table(ctx.store, table) for table in ("episodes", "returns")))
+        tasks.sort(key=lambda t: (t.task_id in easy, chance(t.id, cfg.seed, champion, "attempts"), t.id))
         rows |= {row["id"]: row for row in _sampled(ctx, champion, tasks[: cfg.attempt_tasks], funnel)}
     rows |= _older([row for name, row in earlier.items() if name not in rows], len(rows), cfg, before)
     funnel.considered += len(rows)
@@ -88,13 +88,12 @@ def attempted(ctx: Context, dataset: Dataset, before: Before, texts: EvaluationT
     return [{**rows[name], **weight} for name in sorted(rows)]
 
 
-def _failures(ctx: Context, champion: int) -> dict[str, int]:
-    """Return 0 for the tasks that the champion's own logged episodes likely failed, 2 for those that it mastered."""
-    names = [name for name, number in served_rounds(ctx).items() if number == champion]
-    own = read_table(ctx.store, "episodes").filter(pl.col("policy").is_in(names)).select("episode_id")
-    returns = read_table(ctx.store, "returns").filter(pl.col("step").is_null()).join(own, on="episode_id", how="semi")
-    means = returns.group_by("task_id").agg(pl.col("p_success").mean()).collect()
-    return {task: 0 if mean < UNCLEAR else 2 for task, mean in means.iter_rows()}
+def _mastered(names: Collection[str], episodes: pl.LazyFrame, returns: pl.LazyFrame) -> set[str]:
+    """Return the tasks at which the logged episodes of a policy of these names likely succeeded."""
+    own = episodes.filter(pl.col("policy").is_in(sorted(names))).select("episode_id")
+    whole = returns.filter(pl.col("step").is_null()).join(own, on="episode_id", how="semi")
+    means = whole.group_by("task_id").agg(pl.col("p_success").mean())
+    return set(means.filter(pl.col("p_success") >= GOOD_ENOUGH_TO_COPY).collect()["task_id"])
 
 
 # --- the tasks --------------------------------------------------------------------------------------------------------

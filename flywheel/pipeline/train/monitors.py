@@ -68,3 +68,9 @@ def refuse_red(number: int, rows: Sequence[MonitorRow], reason: str) -> str:
         f"round {number} is not trained: " + "; ".join(f"{row.monitor} is red: {row.sentence}" for row in red),
         hint="look at the newest episodes; `flywheel train --force --reason WHY` trains it anyway and records why",
     )
+
+
+def refuse_before_attempts(ctx: Context, number: int, reason: str = "") -> None:
+    """Refuse a round that is red before its plan makes attempts, which take minutes."""
+    if ctx.config.train.attempts:
+        refuse_red(number, monitor_rows(ctx), reason)

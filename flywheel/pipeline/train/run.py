@@ -20,7 +20,7 @@ from flywheel.io import files
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.protocol import protocol_of, sha256_of
 from flywheel.pipeline.train.backend import write_files
-from flywheel.pipeline.train.monitors import refuse_red
+from flywheel.pipeline.train.monitors import refuse_before_attempts, refuse_red
 from flywheel.pipeline.train.plan import PlannedRound, differing_keys, make_plan, round_config
 from flywheel.pipeline.train.provenance import ORIGINS
 from flywheel.pipeline.train.spec import train_spec
@@ -53,6 +53,7 @@ def train_round(
     if number in ctx.registry.numbers():
         manifest = ctx.registry.manifest(number)
     else:
+        refuse_before_attempts(ctx, number, reason)
         to_race = plan is not None and plan.race is not None and plan.race.winner is None
         planned = make_plan(ctx, number, remembered=not to_race)
         _refuse_other(plan, planned.plan)

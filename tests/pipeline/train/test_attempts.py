@@ -14,7 +14,7 @@ import pytest
 from flywheel.config import Config
 from flywheel.funnel import Funnel
 from flywheel.pipeline.build.tables import read_table
-from flywheel.pipeline.train.attempts import _kept, _older, _Task
+from flywheel.pipeline.train.attempts import _kept, _mastered, _older, _Task
 from flywheel.pipeline.train.backend import write_files
 from flywheel.pipeline.train.plan import PlannedRound, make_plan
 from flywheel.pipeline.train.spec import train_spec
@@ -177,3 +177,14 @@ def test_what_attempts_taught_is_rehearsed_with_each_new_row() -> None:
     assert len({row["attempt"]["place"] for row in older(8).values()}) == 2  # whole attempts
     assert older(8) == older(8) != older(8, start=2)
     assert older(8, share=0) == {}
+
+
+def test_tasks_that_the_champion_mastered_in_the_log_come_last() -> None:
+    logged = [("a", "round 1", 0.9), ("a", "round 1", 0.6), ("b", "round 1", 0.8), ("b", "round 1", 0.1)]
+    logged += [("c", "agent", 0.9), ("d", "round 1", 0.2)]
+    rows = [{"episode_id": str(n), "task_id": t, "policy": p, "p_success": x} for n, (t, p, x) in enumerate(logged)]
+    steps = [row | {"step": 0, "p_success": 1.0} for row in rows]
+    episodes, returns = pl.LazyFrame(rows), pl.LazyFrame([row | {"step": None} for row in rows] + steps)
+
+    assert _mastered({"round 1", "shop-round-1"}, episodes, returns) == {"a"}
+    assert _mastered(set(), episodes, returns) == set()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from benchmarks.hacks import FAILURES, _lines, _week
 from benchmarks.hacks import START as WEEK_ONE
+from flywheel.config import Config
 from flywheel.errors import TrainError, UsageError
+from flywheel.pipeline.train.run import train_round
 from flywheel.project import Project
 from tests.projects import flywheel, train, write_config
 
@@ -37,6 +40,10 @@ def test_red_blocks_training_until_somebody_says_why(tmp_path: Path, tiny_model:
     with pytest.raises(TrainError, match=r"round 1 is not trained: .*flattery is red: "):
         project.train()
     assert project.registry.numbers() == []
+    config = project.config.model_dump()
+    config["train"] |= {"attempts": 1, "min_rows": 100_000}
+    with pytest.raises(TrainError, match="flattery is red"):  # and not that rows are missing: nothing was planned
+        train_round(replace(project.context, config=Config.model_validate(config)), 1)
     with pytest.raises(UsageError, match="needs a reason"):
         project.train(force=True)
     manifest = train(project, "--force", "--reason", "we asked for a warmer tone")
