@@ -12,10 +12,10 @@ import json
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from flywheel.config import LoraConfig, ModelConfig, TrainConfig
 from flywheel.errors import ConfigError
@@ -24,7 +24,7 @@ from flywheel.models.load import base_folder, weights_type
 from flywheel.models.quantised import BYTES
 from flywheel.records import MemoryEstimate
 
-_IN_A_LAYER = re.compile(r"\.(layers|h|blocks)\.\d+\.")
+_IN_A_LAYER = re.compile(r"(^|\.)(layers|layer|h|blocks|block)\.\d+\.")
 _PEER = 5 * 4  # bytes of a trained number: itself, its gradient, Adam's two, and the copy of the newest good adapter
 _AT_ONCE, _PROBED = 128, 240  # positions with logits at a time; those of the distance's probe
 _RUNTIME = {"cpu": 700 * 2**20, "cuda": 800 * 2**20}  # libraries, or a device's context, before a model is loaded
@@ -62,20 +62,20 @@ class Decoder:
             if len(shape) == 2 and name.endswith(".weight") and _IN_A_LAYER.search(name)  # noqa: PLR2004
         }
         every = sum(math.prod(shape) for shape in shapes.values())
-        hidden = int(config["hidden_size"])
-        heads = int(config.get("num_attention_heads") or 1)
+        hidden = _size(config, "hidden_size", "n_embd", "d_model")
+        heads = _size(config, "num_attention_heads", "n_head", "n_heads")
         width = int(config.get("head_dim") or hidden // heads)
         experts = int(config.get("num_experts_per_tok") or 1)
         inner = int(config.get("moe_intermediate_size") or config.get("intermediate_size") or 4 * hidden)
         return cls(
             linear=linear,
             others=every - sum(math.prod(shape) for shape in linear.values()),
-            layers=int(config["num_hidden_layers"]),
+            layers=_size(config, "num_hidden_layers", "n_layer", "n_layers"),
             hidden=hidden,
             query=heads * width,
             key=int(config.get("num_key_value_heads") or heads) * width,
             inner=experts * inner,
-            vocabulary=int(config["vocab_size"]),
+            vocabulary=_size(config, "vocab_size"),
         )
 
     def adapted(self, lora: LoraConfig) -> dict[str, tuple[int, int]]:
@@ -85,7 +85,7 @@ class Decoder:
             ConfigError: a name is that of no layer, or the expression matches none.
         """
         wanted = lora.target_modules
-        if wanted == "all-linear":
+        if wanted == "all-linear" or not self.linear:  # of layers that are not known nothing can be missed
             return self.linear
         names = [wanted] if isinstance(wanted, str) else wanted
         found = {name: [layer for layer in self.linear if _is_meant(name, layer, wanted)] for name in names}
@@ -97,6 +97,11 @@ class Decoder:
                     hint=f'its layers: {have}; "all-linear" takes all',
                 )
         return {layer: self.linear[layer] for layers in found.values() for layer in layers}
+
+
+def _size(config: Mapping[str, Any], *names: str) -> int:
+    """Return a size under the name that a family has for it; 1 where it has none of these."""
+    return next((int(config[name]) for name in names if config.get(name)), 1)
 
 
 def _is_meant(name: str, layer: str, wanted: str | Sequence[str]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -80,3 +81,15 @@ def test_layers_that_are_not_there_are_named(targets: Any, message: str, tiny_mo
     with pytest.raises(ConfigError, match=message) as raised:
         footprint(tiny_model, lora={"target_modules": targets})
     assert "q_proj" in raised.value.hint
+
+
+def test_families_with_other_names_for_their_sizes_have_an_estimate(tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
+    sizes = {"n_embd": 8, "n_head": 2, "n_layer": 1, "vocab_size": 32}
+    (tmp_path / "config.json").write_text(json.dumps(sizes), encoding="utf-8")
+    save_file({"h.0.mlp.c_fc.weight": torch.zeros(8, 32), "wte.weight": torch.zeros(32, 8)}, tmp_path / "m.safetensors")
+    found = footprint(tmp_path).estimate(1, 64)
+    assert (found.weights, found.adapter) == (4 * 512, 20 * 16 * 40)
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
+    assert footprint(tmp_path, lora={"target_modules": ["c_fc"]}).most_tokens == 2048
