@@ -66,7 +66,7 @@ _BEFORE_KEYS = "key sk rk pat tok token secret live production sdk oauth test pr
 _LEAST_OF_MARK = 5  # characters: fewer are found more often, more cost more
 _MARKS = {
     *_SENT.split(),
-    *(form.mark[:_LEAST_OF_MARK] for form in forms()),
+    *(form.mark[: 2 * _LEAST_OF_MARK if form.mark[:_LEAST_OF_MARK].isalpha() else _LEAST_OF_MARK] for form in forms()),
     *(word + sign for word in _BEFORE_KEYS.split() for sign in "_-"),
 }
 MARKS = Hint(
@@ -163,17 +163,17 @@ _ALONE_AND_SHORT = (
     r"|eid|nip|regon|niss|insz|ppsn?|cf|c\.f|fnr|nss|nuss|pis|pasep|cnh|cnp|егн|egn|jmbg|uan|umid|nin|bvn|ic|a/c|hp"
     r"|rp|kdf|crypt|pat|clé|log[ _-]?[io]n|sign[ _-]?in"
 )
-_LEAST_OF_NAME = 7  # characters of a long name that are searched for first
 _KNOWN_SHORT = {*_ALONE.split("|"), *_ALONE_AND_SHORT.split("|")}
 _KNOWN = (*_PARTS.split(), *_PHRASES)
-_NAMES = sorted({name.lower()[:_LEAST_OF_NAME] for name in registers() if not name.isascii() or not is_short(name)})
+_MOST_OF_NAME = 12  # characters of a long one
+_NAMES = sorted({name.lower() for name in registers() if not name.isascii() or not is_short(name)})
 _SHORT_NAMES = "|".join(
     sorted(name for name in registers() if is_short(name) and name.isascii() and name.lower() not in _KNOWN_SHORT)
 )
 # Marks are apart: in text full of code one search for marks and words has too many states for the engine, and takes four
 # times as long.
 WORDS = Hint(
-    (*_KNOWN, *(name for name in _NAMES if not any(part in name for part in _KNOWN))),
+    (*_KNOWN, *(name[:_MOST_OF_NAME] for name in _NAMES if not any(part in name for part in _KNOWN))),
     rf"(?i:{START}(?:(?:{_ALONE})[^a-z]|code|tax|gst|7z|(?:un)?zip |(?:thai|israeli|voter|id) (?:id|number))"
     rf"|{START_OF_SHORT}(?:{_ALONE_AND_SHORT})[^a-z0-9]|(?:passe?|pw|key|otp|eth|iva)[^a-z]|token[^s]"
     rf"|auth[^o]|shared.key|my.?number|sort.?code"
