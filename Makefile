@@ -119,7 +119,8 @@ interop: $(VENV)/.tested
 	@$(BIN)/python -m tests.interop.environments $(SYSTEM)
 
 # A Ray cluster of three nodes on this machine, from wheels in an environment of its own over the tested one; nodes are
-# killed. EPISODES=50000 for the figures.
+# killed. EPISODES=50000 for the figures. Then stores in the buckets of moto's server and of Ceph's gateway (unpacked from
+# Debian's packages), whose clients are killed.
 SCALE ?= .scale
 $(SCALE)/.installed: $(VENV)/.tested pyproject.toml
 	@echo "make: installing Ray into $(SCALE)"
@@ -127,11 +128,11 @@ $(SCALE)/.installed: $(VENV)/.tested pyproject.toml
 	@$(BIN)/python -c 'import site; print("import site; site.addsitedir(%r)" % site.getsitepackages()[0])' \
 	  >"$$($(SCALE)/bin/python -c 'import site; print(site.getsitepackages()[0])')/below.pth"
 	@$(SCALE)/bin/python -m pip --disable-pip-version-check --quiet --no-input install --only-binary :all: \
-	  'ray[client]>=2.48,<3' 'deltalake>=1.1'
+	  'ray[client]>=2.48,<3' 'deltalake>=1.1' 'moto[server]>=5'
 	@touch $@
 
 scale: $(SCALE)/.installed
-	@$(SCALE)/bin/python -m pytest -m scale tests/scale
+	@CEPH=$(SCALE)/ceph $(SCALE)/bin/python -m pytest -m scale tests/scale
 
 clean:
 	rm -rf $(VENV) $(AIRFLOW) $(SCALE) .interop demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
