@@ -28,8 +28,8 @@ _IN_A_LAYER = re.compile(r"(^|\.)(layers|layer|h|blocks|block)\.\d+\.")
 _PEER = 5 * 4  # bytes of a trained number: itself, its gradient, Adam's two, and the copy of the newest good adapter
 _AT_ONCE, _PROBED = 128, 240  # positions with logits at a time; those of the distance's probe
 _RUNTIME = {"cpu": 700 * 2**20, "cuda": 800 * 2**20}  # libraries, or a device's context, before a model is loaded
-# What activations take, of what they are: a C library keeps pieces that were freed; of a GPU it was not measured
-FRAGMENTS = {"cpu": 1.7, "cuda": 1.0}
+# Of what all layers give, the share that a C library holds in freed pieces, recomputed or not; no GPU was measured
+FRAGMENTS = {"cpu": 0.75, "cuda": 0.0}
 # Share of the device up to which activations are kept: the rest is for what the estimate lacks, and on a CPU for others
 _KEPT = {"cpu": 0.5, "cuda": 0.85}
 # Most tokens of one forward pass: a longer batch is cut into several passes of the same optimiser step. A CPU gains
@@ -212,11 +212,12 @@ class Footprint:
         activations = tokens * (
             decoder.hidden * self._bytes * decoder.layers + kept if again else kept * decoder.layers
         )
+        pieces = FRAGMENTS[self.kind] * tokens * kept * decoder.layers
         positions = 3 * _AT_ONCE + 2 * _PROBED
         return {
             "weights": self._weights(),
             "adapter": self._trained * _PEER,
-            "activations": round(FRAGMENTS[self.kind] * (activations + tokens * self._slopes())),
+            "activations": round(activations + tokens * self._slopes() + pieces),
             "head": positions * decoder.vocabulary * 4,
             "runtime": _RUNTIME[self.kind],
         }
