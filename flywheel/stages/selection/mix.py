@@ -2,7 +2,8 @@
 
 In: rows in order of preference, and the ids that earlier rounds were trained on. Out: the rows of a round, each with
 whether it is an older one. A round that only sees new rows forgets what old ones taught; one that sees all of them
-again learns little from the new ones (experience replay, Rolnick et al. 2019, arXiv 1811.11682).
+again learns little from the new ones (experience replay, Rolnick et al. 2019, arXiv 1811.11682). What is rehearsed is
+what the new rows show least: what a night does not ask for is the first to be forgotten (decision 0067).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import polars as pl
 from flywheel.config import TrainConfig
 from flywheel.funnel import Funnel
 from flywheel.records import content_id
+from flywheel.stages.selection.rehearsal import rarest_first
 
 OLDER = "_older"
 ENOUGH = "trained on before"
@@ -62,8 +64,9 @@ def new_first(table: pl.DataFrame, key: str, before: Before) -> pl.DataFrame:
 def take(table: pl.DataFrame, key: str, cfg: TrainConfig, before: Before, funnel: Funnel) -> pl.DataFrame:
     """Return the rows of a round: the first new ones, and for each of them `train.older_rows` older ones (`new_first`).
 
-    Each start gets another sample of the older ones. Where fewer than `train.min_rows` are new, the rows are taken in
-    their order: such a round goes over older ones again, and a nightly job waits instead.
+    Older ones are of the kinds that the new ones show least, and each start gets another sample. Where fewer than
+    `train.min_rows` are new, the rows are taken in their order: such a round goes over older ones again, and a nightly
+    job waits instead.
     """
     table = table.sort(OLDER, maintain_order=True)
     new, older = table.filter(~pl.col(OLDER)), table.filter(pl.col(OLDER))
@@ -73,4 +76,5 @@ def take(table: pl.DataFrame, key: str, cfg: TrainConfig, before: Before, funnel
     new = funnel.drop(new, pl.int_range(pl.len()) >= max(1, cfg.max_rows - room), "over train.max_rows")
     wanted = min(math.ceil(cfg.older_rows * new.height), cfg.max_rows - new.height)
     older = by_task(older, key, sampling_order(older, key, cfg.seed, before.start))
+    older = rarest_first(older, new, wanted)
     return pl.concat([new, funnel.drop(older, pl.int_range(pl.len()) >= wanted, ENOUGH)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -66,6 +67,23 @@ def test_a_round_is_never_over_its_cap_and_counts_add_up(
     assert len(new) + len(old) + sum(dropped.values()) == older + fresh
     assert (len(old) <= math.ceil(share * len(new))) or not fresh
     assert new or not fresh
+
+
+ASKED = ("How many units of {} were sold?", "How many of {} are in stock?", "What does a {} cost?")
+THINGS = ("lamp", "table", "book", "coat", "bicycle", "piano", "kettle", "mirror", "chair", "vase", "clock", "sofa")
+
+
+def test_older_rows_are_of_the_kinds_that_the_new_ones_leave_out() -> None:
+    """The new rows are about stocks and costs; of the older ones, a third is about units."""
+    asked = [ASKED[n % 3].format(THINGS[n // 3]) for n in range(36)] + [
+        ASKED[1 + n % 2].format("desk") for n in range(8)
+    ]
+    prompts = [json.dumps([{"role": "user", "content": text}]) for text in asked]
+    called = [json.dumps([{"role": "assistant", "tool_calls": [{"name": "sql", "arguments": {}}]}])] * 44
+    table = rows(44, prompt=prompts, completion=called).with_columns(task_id="id")
+    _, older, dropped = taken(table, Before(1, {f"r{n:03}" for n in range(36)}), older_rows=0.5, min_rows=4)
+    assert {int(name[1:]) % 3 for name in older} == {0}
+    assert (len(older), dropped) == (4, {"trained on before": 32})
 
 
 def test_older_rows_take_nobodys_place() -> None:
