@@ -54,6 +54,7 @@ def test_a_large_found_slice_that_looks_lost_holds() -> None:
 
     assert (found.passed, found.numbers["lost"]) == (False, 1)
     assert "tool=refund" in found.message
+    assert found.message.startswith("In a found slice, good where tool=refund")
     assert "looks more like a loss of 20.0 pp than none" in found.message
     assert no_deterioration(given_input(report(HEAD, part(2, 7, 40))), GateConfig()).passed
 
