@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 ALIKE = 0.7  # cosine of the words of two requests of one kind, numbers and ids aside
-MOST_KINDS = 256  # of requests; what is like none of them is not told apart further
+MOST_KINDS = 256  # of requests; what is like none of them is one more kind
 FEWEST_LOOKED_AT, LOOKED_AT = 1000, 10  # older rows: so many at least, and so many for each that is wanted
 
 
