@@ -54,7 +54,10 @@ def slices(inputs: GateInput, cfg: GateConfig) -> RuleResult:
         f"about {count(max(g.needed, g.row.n + 1), 'case')} needed"
         for g in not_shown
     ]
-    parts += [f"in a found slice, {metric_evidence(r)}: looks more like a loss of {margin(cfg.found_margin)} than none" for r in lost]
+    parts += [
+        f"in a found slice, {metric_evidence(r)}: looks more like a loss of {margin(cfg.found_margin)} than none"
+        for r in lost
+    ]
     text = some(parts, between="; ")
     if not parts and not declared and not large:
         text = "no slice is declared, and none of those found is large enough (0 checked)"
