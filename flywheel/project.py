@@ -675,6 +675,28 @@ class Project:
             sides, earlier = [Path(p) for p in logs], [Path(p) for p in before]
             return watch(ctx, sides, old, new, self.key(), share=share, before=earlier)
 
+    def push(
+        self, to: str, *, target: str = "@champion", unpromoted: bool = False, dataset: bool = False, token: str = ""
+    ) -> PushAnswer:
+        """Write a round's adapter with its card in the form of a model hub: to a folder, or to a hub.
+
+        Args:
+            to: a folder, new or written by an earlier push, or `hf:OWNER/NAME` on the hub that push.host allows.
+            target: round or alias.
+            unpromoted: whether a round that was never champion may be pushed.
+            dataset: whether the rows that it was trained on go along, redacted.
+            token: of the hub.
+
+        Raises:
+            UsageError: the round may not be pushed, the folder holds other files, or no hub is allowed.
+            FlywheelError: the hub refuses or does not answer.
+        """
+        from flywheel.pipeline.serve.push import push
+
+        with self.locked("push") as ctx:
+            number = ctx.registry.resolve(target)
+            return push(ctx, number, to, unpromoted=unpromoted, dataset=dataset, token=token)
+
     def deploy_vllm(  # noqa: PLR0913 - one parameter an option
         self,
         url: str,
@@ -724,28 +746,6 @@ class Project:
 
         with self.locked("deploy") as ctx:
             return merge_round(ctx, ctx.registry.resolve(target), Path(folder).resolve(), gguf=gguf)
-
-    def push(
-        self, to: str, *, target: str = "@champion", unpromoted: bool = False, dataset: bool = False, token: str = ""
-    ) -> PushAnswer:
-        """Write a round's adapter with its card in the form of a model hub: to a folder, or to a hub.
-
-        Args:
-            to: a folder, new or written by an earlier push, or `hf:OWNER/NAME` on the hub that push.host allows.
-            target: round or alias.
-            unpromoted: whether a round that was never champion may be pushed.
-            dataset: whether the rows that it was trained on go along, redacted.
-            token: of the hub.
-
-        Raises:
-            UsageError: the round may not be pushed, the folder holds other files, or no hub is allowed.
-            FlywheelError: the hub refuses or does not answer.
-        """
-        from flywheel.pipeline.serve.push import push
-
-        with self.locked("push") as ctx:
-            number = ctx.registry.resolve(target)
-            return push(ctx, number, to, unpromoted=unpromoted, dataset=dataset, token=token)
 
     # --- inspect ------------------------------------------------------------------------------------------------------
 

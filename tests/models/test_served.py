@@ -211,8 +211,16 @@ def test_an_answer_that_is_refused_is_not_remembered(server: PolicyServer, here:
 def test_a_busy_server_is_asked_again_and_never_more_at_once_than_allowed(server: PolicyServer) -> None:
     with served(server, at_once=3) as owner:
         server.busy, server.most_at_once = 1, 0  # the others go on while it waits
+        server.holds = threading.Event()  # until two have come
+        threading.Thread(target=release_two, args=(server, server.holds)).start()
         assert len(owner.policy(None, "base").generate(PROMPTS * 3, OFFERED * 3, max_new_tokens=2)) == 12
     assert 1 < server.most_at_once <= 3
+
+
+def release_two(server: PolicyServer, released: threading.Event) -> None:
+    while server.most_at_once < 2:
+        time.sleep(0.01)
+    released.set()
 
 
 def test_a_server_that_was_never_there_is_named_at_once(tiny_model: Path) -> None:
@@ -228,6 +236,7 @@ def test_a_server_that_was_never_there_is_named_at_once(tiny_model: Path) -> Non
 
 
 def test_ctrl_c_does_not_wait_for_answers_under_way(server: PolicyServer) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
     with served(server, at_once=2, retries=6) as owner:
         transport = owner.server.transport
         released = threading.Event()
@@ -237,6 +246,7 @@ def test_ctrl_c_does_not_wait_for_answers_under_way(server: PolicyServer) -> Non
         timer.start()
         with pytest.raises(KeyboardInterrupt):
             owner.policy(None, "base").generate(PROMPTS, OFFERED, max_new_tokens=2)
+        signal.signal(signal.SIGINT, before)
         assert time.monotonic() - started < 5
         asked = [path for path, _ in server.seen if path == "/v1/completions"]
         released.set()
