@@ -18,7 +18,8 @@ REAL = [
      (47, 25, 42, 18, 1)),
     pytest.param("mint/Mistral-7B-v0.1", "mint/CodeActAgent-Mistral-7b-v0.1", "PROMOTE", (239, 30, 72, 50, 8),
                  marks=pytest.mark.e2e),
-    ("mint/Mistral-7B-v0.1", "mint/Mistral-7B-Instruct-v0.1", "REJECT", (239, 30, 15, 9, 24)),
+    pytest.param("mint/Mistral-7B-v0.1", "mint/Mistral-7B-Instruct-v0.1", "REJECT", (239, 30, 15, 9, 24),
+                 marks=pytest.mark.e2e),
 ]  # fmt: skip
 FACTS = ("n", "old_successes", "new_successes", "wins", "losses")
 

@@ -144,6 +144,7 @@ def behind_a_server(folder: Path, kind: str = "vllm") -> Iterator[PolicyServer]:
         yield server
 
 
+@pytest.mark.e2e  # six trainers in turn; `tests/pipeline/evaluate/test_served.py` has a candidate of a round loaded
 def test_a_server_gets_each_candidate_under_a_name_of_its_own(raced: Path) -> None:
     folder = copied(raced, "served")
     write_config(folder, steps=4)
