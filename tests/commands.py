@@ -29,6 +29,10 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # as `flywheel` sets it before torch is loaded
 os.environ["OMP_NUM_THREADS"] = "1"  # tiny models are slower on two threads than on one
 
+# A background job is begun with Ctrl-C ignored, and so would be all that it starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # A sync decides what a power cut leaves, and no test cuts the power: neither tests nor forked commands wait for one.
 # `tests/io/test_files.py` checks that each file is synced before its rename.
 os.fsync = lambda _: None  # type: ignore[assignment]
