@@ -155,7 +155,7 @@ def series(name: str, values: Sequence[Any], dtype: pl.DataType) -> pl.Series:
     if isinstance(dtype, pl.Datetime):
         micros = [None if time is None else (time - _EPOCH) // _MICROSECOND for time in values]
         return pl.Series(name, micros, dtype=pl.Int64).cast(dtype)
-    if isinstance(dtype, pl.List) and len(values) >= _MANY:
+    if isinstance(dtype, pl.List) and len(values) >= _MANY and None not in values:
         return _lists(name, values, dtype)
     return pl.Series(name, values, dtype=dtype)
 

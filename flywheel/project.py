@@ -12,7 +12,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -845,7 +845,7 @@ class Project:
 
         with (
             self.locked("forget") as ctx,
-            ctx.store.place.alone("forget", () if dry_run else STAGE_NAMES, all_parts=True),
+            nullcontext() if dry_run else ctx.store.place.alone("forget", STAGE_NAMES, all_parts=True),
         ):
             answer = forget(ctx, user, key=self.key(make=False), dry_run=dry_run)
             if not dry_run:

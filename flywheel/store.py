@@ -118,6 +118,10 @@ def _encode(frame: pl.DataFrame, row: type[Row]) -> memoryview:
     return buffer.getbuffer()
 
 
+def _named(parts: Iterable[Part]) -> str:
+    return content_id(*sorted(part.path for part in parts))
+
+
 class Store:
     """A project's tables and snapshots.
 
@@ -157,14 +161,16 @@ class Store:
             )
         self.partitions = counts[0]
         if moving and moving[1] in self.place.numbers("ingest"):
-            self.partitions = moving[0]
+            there = _named(self.snapshot("ingest", moving[1]).parts)
+            if layout.get("moved", there) == there:  # of a bucket another machine may have committed that number
+                self.partitions = moving[0]
         self.key_fingerprint = str(layout.get("key", ""))
         return not moving
 
-    def _write_header(self, *moving: int) -> None:
+    def _write_header(self, *moving: int, moved: str = "") -> None:
         header: dict[str, Any] = {"layout": LAYOUT, "partitions": self.partitions}
         header |= {"key": self.key_fingerprint} if self.key_fingerprint else {}
-        self.place.write_header(header | ({"moving": moving} if moving else {}))
+        self.place.write_header(header | ({"moving": moving, "moved": moved} if moving else {}))
 
     def create(self) -> None:
         """Create the store's header if missing, and settle what a killed command left; under the lock."""
@@ -179,7 +185,8 @@ class Store:
         """
         before = self.current("ingest")
         if before is not None:
-            self._write_header(partitions, self.place.next("ingest"))
+            parts = list(parts)
+            self._write_header(partitions, self.place.next("ingest"), moved=_named(parts))
             self.commit("ingest", fingerprint=before.fingerprint, parts=parts, funnel=before.funnel, extra=before.extra)
         self.partitions = partitions
         self._write_header()

@@ -13,7 +13,7 @@ from flywheel.config._section import Section
 from flywheel.records import METHODS, Method, MethodSetting
 
 _SECRET = re.compile(
-    r"(?i)((^|[_.-])token|(api|access|secret|private|auth|wandb)[_.-]?key|secret|password|credentials?)$"
+    r"((?i:(^|[_.-])token)|[a-z]Token|(?i:(api|access|secret|private|auth|wandb)[_.-]?key|secret|password|credentials?))$"
 )
 MASKED = "***"
 
@@ -89,6 +89,8 @@ def masked(arguments: Mapping[str, Any]) -> dict[str, Any]:
 def _masked(name: str, value: Any) -> Any:
     if isinstance(value, Mapping):
         return masked(value)
+    if isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
+        return [_masked(name, item) for item in value]
     of_a_model = isinstance(value, str) and value.startswith(("<", "["))  # its own tokens: </s>, [PAD]
     secret = isinstance(value, str | list) and value and not of_a_model and _SECRET.search(name)
     return MASKED if secret else value

@@ -105,6 +105,11 @@ class BucketPath(PosixPath):
         stream = _Stream(Bucket(self.address), self.object)
         return stream if buffering == 0 else io.BufferedReader(stream, 1 << 20)
 
+    def covers(self, other: BucketPath) -> bool:
+        """Whether another place is this one, or in it, or is one that this one means as a pattern."""
+        same = self.address[:2] == other.address[:2]
+        return same and _pattern(self.address.key).match(other.address.key) is not None
+
     def objects(self) -> Iterator[BucketPath]:
         """Yield the object of this name; or those below it, or below the folders that it matches as a pattern."""
         parts = self.address.key.split("/") if self.address.key else []

@@ -257,9 +257,10 @@ class InBucket(Folder):
                 f"the server of `{self.shown()}` overwrites what it was asked only to create (If-None-Match: *)",
                 hint="two machines would overwrite each other's commits there; use a bucket of a server that refuses",
             )
+        there = self._there  # listed before the lease is looked at: numbers that its holder takes now refuse our commit
         self._refuse_held()
         for path in (self.root / "tables").glob("*/p*/part-*.parquet"):
-            if path.relative_to(self.root).as_posix() not in self._there:
+            if path.relative_to(self.root).as_posix() not in there:
                 path.unlink(missing_ok=True)
 
     def numbers(self, stage: str) -> list[int]:
@@ -389,10 +390,10 @@ class InBucket(Folder):
             self.remove(self._before_null())
             yield
         finally:
+            self._lease, self._spared = 0, _YOUNG
             if self._newest_lock() == number:
                 content = files.json_text(self._claim(command, timedelta())).encode()
                 self._bucket.put(self._key(f"locks/{number}.json"), content)
-            self._lease, self._spared = 0, _YOUNG
 
     def _before_null(self) -> list[str]:
         """Return the documents of snapshots that a stage has no more."""

@@ -16,7 +16,7 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,7 @@ _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 30.0
 _CONNECT_S = 10.0  # that a connection may take; an answer has `eval.server.timeout_s`
 _HANGING_UP_S = 0.02
+_HEARD_S = 0.2  # Ctrl-C, at the latest
 _START = {
     "vllm": "`vllm serve BASE --enable-lora`",
     "sglang": "`python -m sglang.launch_server --model-path BASE --enable-lora`",
@@ -116,8 +117,10 @@ class Transport:
         tries, ended = self._server.retries if again else 0, ended or threading.Event()
         for number in range(tries + 1):
             last, wait = number == tries, min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2**number)
+            if ended.is_set():
+                break
             try:
-                status, text, asked_to_wait = self._sent(request)
+                status, text, asked_to_wait = self._sent(request, ended)
             except (OSError, http.client.HTTPException) as error:
                 if not self._reached and isinstance(error, ConnectionRefusedError | socket.gaierror):
                     raise self._absent(error) from None
@@ -130,9 +133,8 @@ class Transport:
                 if last or status not in _AGAIN:
                     raise Refused(status, text)
                 wait = max(wait, min(asked_to_wait, 2 * _LONGEST_WAIT_S))
-            if ended.wait(wait):
-                raise EvalError("no one waits for this answer any more")
-        raise AssertionError
+            ended.wait(wait)
+        raise EvalError("no one waits for this answer any more")
 
     def each(
         self, requests: Sequence[Request], read: Callable[[int, Any], None], done: Callable[[], None] = lambda: None
@@ -146,13 +148,16 @@ class Transport:
         try:
             for place, request in enumerate(requests):
                 places[pool.submit(self.ask, request, ended=ended)] = place
-            for answer in as_completed(places):
-                read(places[answer], answer.result())
-                done()
+            waiting = set(places)
+            while waiting:  # with a time limit: where polars is loaded, Ctrl-C ends no wait
+                answered, waiting = wait(waiting, timeout=_HEARD_S, return_when=FIRST_COMPLETED)
+                for answer in sorted(answered, key=places.__getitem__):
+                    read(places[answer], answer.result())
+                    done()
         except BaseException:
             ended.set()
             pool.shutdown(wait=False, cancel_futures=True)
-            while not all(answer.done() for answer in places):  # a thread may be about to connect
+            while self._asking or not all(answer.done() for answer in places):  # a thread may be about to connect
                 self._hang_up()
                 time.sleep(_HANGING_UP_S)
             raise
@@ -172,11 +177,12 @@ class Transport:
             return EvalError(f"{self.address} refuses the key ({refusal.status})", hint=hint)
         return EvalError(f"{self.address}{request.path} answered {refusal.status}", hint=refusal.cause)
 
-    def _sent(self, request: Request) -> tuple[int, str, float]:
+    def _sent(self, request: Request, ended: threading.Event) -> tuple[int, str, float]:
         connection = self._connected()
         body = None if request.body is None else json.dumps(request.body).encode()
-        self._asking.add(connection)
+        self._asking.add(connection)  # before it looks: whoever ends it sees one or the other
         try:
+            _require_wanted(ended)
             unconnected = connection.sock is None
             if unconnected:
                 connection.connect()
@@ -241,3 +247,8 @@ def _seconds(header: str) -> float:
 def chunks(size: int, of: int) -> Iterator[range]:
     """Yield the places of so many things in pieces of a size."""
     yield from (range(start, min(start + size, of)) for start in range(0, of, size))
+
+
+def _require_wanted(ended: threading.Event) -> None:
+    if ended.is_set():
+        raise ConnectionAbortedError

@@ -16,7 +16,7 @@ import polars as pl
 from flywheel.config import IngestConfig
 from flywheel.errors import UsageError
 from flywheel.extensions import Reader
-from flywheel.io.bucket_path import BucketPath
+from flywheel.io.bucket_path import BucketPath, source_path
 from flywheel.results.data import OlderReader
 from flywheel.stages.ingest.sources import Known, SourceState, placed, start_of
 from flywheel.store import Snapshot, Store
@@ -57,7 +57,8 @@ def is_there(path: Path, config: IngestConfig) -> bool:
     """Whether a file that the store names is there; no bucket is asked that `ingest.sources` does not name."""
     if not isinstance(path, BucketPath):
         return path.is_file()
-    return any(str(path).startswith(source) for source in config.sources) and path.is_file()
+    sources = (source_path(source) for source in config.sources)
+    return any(isinstance(source, BucketPath) and source.covers(path) for source in sources) and path.is_file()
 
 
 def older_files(

@@ -6,7 +6,6 @@ is sent unless the command was typed, `[push] host` names the hub, and the envir
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import tempfile
@@ -153,21 +152,24 @@ def _write_rows(ctx: Context, manifest: RoundManifest, folder: Path) -> int:
 def _upload(folder: Path, repository: str, host: str, token: str, answer: PushAnswer) -> str:
     """Make one commit of a folder on a hub, in a private repository if there is none; return its address."""
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+    from huggingface_hub.errors import OfflineModeIsEnabled
 
     hub = HfApi(endpoint=host.rstrip("/"), token=token, library_name="flywheel")
     try:
         hub.create_repo(repository, private=True, exist_ok=True)
         done: Any = hub.upload_folder(
-            repo_id=repository, folder_path=folder, commit_message=f"{answer.name} @ {answer.adapter_sha256[:12]}"
+            repo_id=repository,
+            folder_path=folder,
+            commit_message=f"{answer.name} @ {answer.adapter_sha256[:12]}",
+            delete_patterns=["data/*", "adapter_*"],  # of an earlier push
         )
     except OfflineModeIsEnabled:
         raise FlywheelError("huggingface_hub is offline: nothing was sent", hint="unset HF_HUB_OFFLINE") from None
-    except (HfHubHTTPError, OSError, ValueError, json.JSONDecodeError) as error:
+    except Exception as error:  # noqa: BLE001 - of the hub's HTTP client, which changes with its version
         status = getattr(getattr(error, "response", None), "status_code", None)
-        said = f"answered {status}" if status else f"cannot be reached ({type(error).__name__})"
+        said = f"answered {status}: nothing was committed" if status else f"gave no answer ({type(error).__name__})"
         raise FlywheelError(
-            f"the hub {said}: nothing was committed",
+            f"the hub {said}",
             hint="check [push] host, the name of the repository, and that the token may write there",
         ) from None
     return str(done.oid)

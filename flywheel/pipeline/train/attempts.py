@@ -277,7 +277,8 @@ def _earlier(ctx: Context) -> dict[str, Row]:
 def _older(rows: Sequence[Row], new: int, cfg: TrainConfig, before: Before) -> dict[str, Row]:
     """Return rows of attempts that the start policy was trained on, `train.older_rows` for each new one.
 
-    Whole attempts, by chance and each start another sample: what attempts alone have taught is in no log.
+    Attempt by attempt, by chance and each start another sample; the last one may lack its end. What attempts alone have
+    taught is in no log.
     """
 
     def order(row: Row) -> tuple[float, str, int, int]:

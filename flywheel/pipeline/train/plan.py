@@ -189,6 +189,10 @@ def _start(ctx: Context, number: int) -> tuple[int | None, str]:
     return champion, f"round {champion} is champion"
 
 
+def _unordered(value: object) -> object:
+    return sorted(map(str, value)) if isinstance(value, list) else value
+
+
 def _other_adapter(ctx: Context, champion: int) -> str:
     """Return the settings of the adapter's shape that differ from those that the champion was trained with."""
     before, now = ctx.registry.manifest(champion).config, round_config(ctx)
@@ -196,7 +200,7 @@ def _other_adapter(ctx: Context, champion: int) -> str:
         return ""
     one, other = before["train"]["lora"], now["train"]["lora"]
     keys = sorted((one.keys() | other.keys()) - {"dropout"})
-    differing = [f"train.lora.{key}" for key in keys if one.get(key) != other.get(key)]
+    differing = [f"train.lora.{key}" for key in keys if _unordered(one.get(key)) != _unordered(other.get(key))]
     if before.get("model", {}).get("quantise") != now["model"].get("quantise"):
         differing.append("model.quantise")
     return ", ".join(differing)

@@ -259,8 +259,9 @@ def _text(text: str, references: References, *, parts: bool, name: str) -> str:
             logged = orjson.loads(text)
         except orjson.JSONDecodeError:
             logged = None
-        changed = _without(logged, references, parts=True)
-        return text if changed is logged else orjson.dumps(changed).decode()
+        if logged is not None:
+            changed = _without(logged, references, parts=True)
+            return text if changed is logged else orjson.dumps(changed).decode()
     if "@@@langfuseMedia" in text:
         text = _LANGFUSE.sub(
             lambda found: _kept(_made("file", found["type"], source=f"langfuse:{found['id']}"), references), text

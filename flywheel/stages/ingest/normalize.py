@@ -56,6 +56,8 @@ class Normalizer:
             return [self._raw(with_references(event, references), record) for event in read]
         except BadRecordError as error:
             return record.bad(error.reason, error.detail)
+        except RecursionError:
+            return record.bad("bad_record", "nested too deeply")
 
     def _events(self, value: Any, number: int) -> Iterable[dict[str, Any]]:
         try:

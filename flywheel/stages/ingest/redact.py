@@ -137,11 +137,8 @@ class Redactor:
                 lambda match: self._replaced(match[0], "secret", Find(match[0], 0, len(match[0]))), value
             )
         if isinstance(value, dict):
-            return {key: self._again(item, secrets) for key, item in value.items()}
+            return {self._again(key, secrets): self._again(item, secrets) for key, item in value.items()}
         return [self._again(item, secrets) for item in value] if isinstance(value, list) else value
-
-    def _known(self, match: re.Match[str]) -> str:
-        return match[0] if self._allowed.keeps(match[0]) else self._mark("secret", match[0])
 
     def text(self, text: str) -> str:
         """Return one short text redacted: an id, a name. Random letters alone make no secret of an id."""

@@ -59,7 +59,7 @@ def _kinds(prompts: Iterable[str]) -> list[int]:
 
 
 def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
-    return len(one & other) ** 2 >= ALIKE**2 * len(one) * len(other)
+    return len(one & other) ** 2 >= ALIKE**2 * len(one) * len(other) > 0
 
 
 def _request(prompt: str) -> str:

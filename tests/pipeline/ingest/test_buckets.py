@@ -15,7 +15,7 @@ import pytest
 from flywheel import Project
 from flywheel.config import Config, IngestConfig
 from flywheel.errors import BucketError, ConfigError, IngestError
-from flywheel.io.bucket_path import source_path
+from flywheel.io.bucket_path import BucketPath, source_path
 from flywheel.stages.ingest.discovery import discover
 from tests.bucket_server import ACCESS, SECRET, BucketServer, serving
 
@@ -152,3 +152,14 @@ def test_a_bucket_that_a_configuration_names_is_asked_about_first(
 def _made(folder: Path) -> Path:
     folder.mkdir()
     return folder
+
+
+def test_what_a_source_covers_is_asked_for_and_no_other_bucket() -> None:
+    def covers(source: str, other: str) -> bool:
+        return BucketPath(source).covers(BucketPath(other))
+
+    assert covers("s3://b/logs/*.jsonl", "s3://b/logs/a.jsonl")
+    assert covers("s3://b/logs", "s3://b/logs/x/a.jsonl")
+    assert covers("s3://b", "s3://b/logs/a.jsonl")
+    assert not covers("s3://b/logs", "s3://b/logs-private/a.jsonl")
+    assert not covers("s3://b", "s3://b-other/a.jsonl")

@@ -102,18 +102,22 @@ class Hub(BaseHTTPRequestHandler):
 
     commits: ClassVar[list[dict[str, str]]] = []
     tokens: ClassVar[set[str | None]] = set()
+    deleted: ClassVar[list[str]] = []
     status = 200
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.tokens.add(self.headers.get("Authorization"))
-        answer: dict[str, Any] = {"url": f"http://{self.headers['Host']}/acme/shop", "id": "acme/shop"}
+        answer: Any = {"url": f"http://{self.headers['Host']}/acme/shop", "id": "acme/shop"}
         if "/preupload/" in self.path:
             named = [one["path"] for one in json.loads(body)["files"]]
             answer = {"files": [{"path": path, "uploadMode": "regular", "shouldIgnore": False} for path in named]}
+        elif "/tree/" in self.path:
+            answer = [{"type": "file", "path": "data/train.jsonl", "size": 9, "oid": "0ld"}]
         elif "/commit/" in self.path:
             lines = [json.loads(line) for line in body.splitlines()]
             written = [line["value"] for line in lines if line["key"] == "file"]
+            self.deleted += [line["value"]["path"] for line in lines if line["key"] == "deletedFile"]
             self.commits.append({one["path"]: base64.b64decode(one["content"]).decode("latin-1") for one in written})
             answer = {"commitUrl": answer["url"], "commitOid": "c0ffee", "success": True}
         text = json.dumps(answer).encode()
@@ -158,6 +162,7 @@ def test_a_hub_that_is_allowed_gets_one_commit(project: Project, hub: str, monke
     assert (answer.commit, answer.to, Hub.tokens) == ("c0ffee", f"{hub}/acme/shop", {f"Bearer {TOKEN}"})
     (commit,) = Hub.commits
     assert {"README.md", "adapter_config.json", ADAPTER_WEIGHTS, "flywheel.json"} == commit.keys()
+    assert Hub.deleted == ["data/train.jsonl"], "rows of an earlier push do not stay"
     monkeypatch.setattr(Hub, "status", 403)
     with pytest.raises(FlywheelError, match="the hub answered 403"):
         allowed.push("hf:acme/shop", token=TOKEN)

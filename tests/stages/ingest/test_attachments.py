@@ -176,3 +176,18 @@ def test_an_icon_in_a_page_is_a_mark_and_a_whole_value_a_reference() -> None:
         value, references = without_contents({"screenshot": text})
         assert list(references.values()) == [INLINE]
         assert value["screenshot"].startswith("[image ")
+
+
+def test_of_messages_whose_json_was_cut_off_no_bytes_are_kept() -> None:
+    cut = json.dumps([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": PNG_URL}}]}])[:-4]
+    value, _ = without_contents({"attributes": {"gen_ai.prompt": cut}})
+    assert IMAGE[:64] not in json.dumps(value)
+
+
+def test_a_record_that_is_nested_too_deeply_is_quarantined(take: Take, tmp_path: Path) -> None:
+    event = {"conversation_id": "c", "kind": "request", "seq": 0, "payload": {"messages": []}}
+    deep = f'{json.dumps(event)[:-1]}, "image": {"[" * 495}{"]" * 495}}}\n'
+    (tmp_path / "a.jsonl").write_text(f"{json.dumps(event)}\n{deep}")
+    taken = take(cfg=IngestConfig(max_quarantine=1.0))
+    assert taken.adds_up()
+    assert taken.quarantined.height >= 1

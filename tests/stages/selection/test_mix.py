@@ -11,6 +11,7 @@ import pytest
 from flywheel.config import TrainConfig
 from flywheel.funnel import Funnel
 from flywheel.stages.selection.mix import OLDER, Before, by_task, new_first, sampling_order, take
+from flywheel.stages.selection.rehearsal import _kinds
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -84,6 +85,11 @@ def test_older_rows_are_of_the_kinds_that_the_new_ones_leave_out() -> None:
     _, older, dropped = taken(table, Before(1, {f"r{n:03}" for n in range(36)}), older_rows=0.5, min_rows=4)
     assert {int(name[1:]) % 3 for name in older} == {0}
     assert (len(older), dropped) == (4, {"trained on before": 32})
+
+
+def test_a_request_without_words_is_like_no_other() -> None:
+    prompts = [json.dumps([{"role": "user", "content": text}]) for text in ["...", *(q.format("lamp") for q in ASKED)]]
+    assert len(set(_kinds(prompts))) == 4
 
 
 def test_older_rows_take_nobodys_place() -> None:

@@ -62,6 +62,9 @@ _BEFORE_KEYS = ("SharedAccessKey=", "AccountKey=")
 _PARTS = ("bearer", "basic", "signed")
 
 
+_OF_NAMES = ("md-", "live_")  # marks with which names of other things begin too
+
+
 def _marked(text: str, _name: str) -> Iterator[Find]:
     """Yield keys, looked for in runs of characters that are long enough for one."""
     for run in _RUN.finditer(text):
@@ -74,6 +77,8 @@ def _key(match: re.Match[str]) -> Iterator[Find]:
     text = match[0]
     tail = match["tail"] or match["tail2"]
     if (tail and not is_key_part(tail)) or (match["tail3"] and not is_typed(match["typed"], match["tail3"])):
+        return
+    if text.startswith(_OF_NAMES) and not is_key_part(re.split("[-_]", text, maxsplit=1)[1]):
         return
     named = next((name for name in _BEFORE_KEYS if text.startswith(name)), "")
     if _DIGIT.search(text):

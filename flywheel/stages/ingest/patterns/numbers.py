@@ -77,7 +77,10 @@ def _longest(match: re.Match[str], checked: Sequence[str], *, is_sure: bool) -> 
             or text[start + len(written) : start + len(written) + 1].isalnum()
         ):
             continue
-        is_number = is_sure and not _DATE.search(value) and sum(map(str.isalpha, written)) <= _MOST_LETTERS
+        prose = any(len(word) > 1 and word.isalpha() for word in re.split(r"[ ./-]+", written)[1:])
+        is_number = (
+            is_sure and not prose and not _DATE.search(value) and sum(map(str.isalpha, written)) <= _MOST_LETTERS
+        )
         if is_number or any(is_given(register, written) for register in checked):
             yield Find("".join(c for c in written.upper() if c.isalnum()), start, start + len(written))
             return
