@@ -117,7 +117,7 @@ class Hub(BaseHTTPRequestHandler):
         elif "/commit/" in self.path:
             lines = [json.loads(line) for line in body.splitlines()]
             written = [line["value"] for line in lines if line["key"] == "file"]
-            self.deleted += [line["value"]["path"] for line in lines if line["key"] == "deletedFile"]
+            self.deleted.extend(line["value"]["path"] for line in lines if line["key"] == "deletedFile")
             self.commits.append({one["path"]: base64.b64decode(one["content"]).decode("latin-1") for one in written})
             answer = {"commitUrl": answer["url"], "commitOid": "c0ffee", "success": True}
         text = json.dumps(answer).encode()
