@@ -169,11 +169,25 @@ def test_forgetting_reaches_the_bucket(server: BucketServer, tmp_path: Path) -> 
     project.ingest(_logs(tmp_path))
     project.build(select="episodes")
     before = {name for name in server.names() if "/tables/events/" in name or "/tables/episodes/" in name}
+    everything = set(server.names())
+    project.forget("u1@shop.example", dry_run=True)
+    assert set(server.names()) <= {*everything, "/b/team/project/probe"}, "a dry run changes nothing"
     project.forget("u1@shop.example")
     assert not before & set(server.names())
     fresh = _machine(tmp_path / "fresh")
     assert fresh.query("SELECT count(*) AS n FROM episodes").to_pylist() == [{"n": 2}]
     assert fresh.ingest(_logs(tmp_path, 1, 3)).forgotten == 1
+
+
+@pytest.mark.usefixtures("server")
+def test_a_move_counts_only_with_its_own_snapshot(tmp_path: Path) -> None:
+    """Another machine's commit of the same number leaves the partitions as they were."""
+    project = _machine(tmp_path / "one")
+    project.ingest(_logs(tmp_path))
+    number = project.store.place.next("ingest")
+    _machine(tmp_path / "two").ingest(_logs(tmp_path, 3, 5))
+    project.store._write_header(4, number, moved="by a holder whose lease had ended")
+    assert _machine(tmp_path / "three").store.partitions == 1
 
 
 def test_what_else_is_in_a_bucket_leads_nowhere(server: BucketServer, tmp_path: Path) -> None:
