@@ -7,9 +7,9 @@ numbers and hashes, and no word of a log; equal rounds have equal cards.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from flywheel.config import ModelConfig
 from flywheel.errors import FlywheelError
@@ -71,7 +71,7 @@ def card(ctx: Context, manifest: RoundManifest, base: str, licence: str, *, n_ro
         about,
         "",
         *_data(manifest, n_rows),
-        *_rewards(manifest.config.get("rewards", {})),
+        *_rewards(ctx.registry.folder(manifest.round) / "config.toml"),
         *_verdict(ctx, manifest.round),
         *_lineage(ctx, manifest),
         "## Licence",
@@ -98,8 +98,12 @@ def _data(manifest: RoundManifest, n_rows: int | None) -> Iterator[str]:
     yield ""
 
 
-def _rewards(cfg: Mapping[str, Any]) -> Iterator[str]:
+def _rewards(configuration: Path) -> Iterator[str]:
+    """Yield how rewards were made, by the configuration that the round keeps."""
     yield from ("## Rewards", "")
+    cfg = tomllib.loads(configuration.read_text(encoding="utf-8")).get("rewards", {}) if configuration.is_file() else {}
+    if not cfg:
+        yield "- not known: the round keeps no configuration"
     for name in _REWARDS:
         if name in cfg:
             value = cfg[name]

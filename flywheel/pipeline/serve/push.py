@@ -152,8 +152,10 @@ def _write_rows(ctx: Context, manifest: RoundManifest, folder: Path) -> int:
 def _upload(folder: Path, repository: str, host: str, token: str, answer: PushAnswer) -> str:
     """Make one commit of a folder on a hub, in a private repository if there is none; return its address."""
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import OfflineModeIsEnabled
+    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
+    kinds = [kind for kind in HfHubHTTPError.__mro__ if issubclass(kind, Exception) and kind is not Exception]
+    faults = (*kinds, ValueError)  # among its kinds is what the hub's HTTP client raises, whichever that is
     hub = HfApi(endpoint=host.rstrip("/"), token=token, library_name="flywheel")
     try:
         hub.create_repo(repository, private=True, exist_ok=True)
@@ -165,7 +167,7 @@ def _upload(folder: Path, repository: str, host: str, token: str, answer: PushAn
         )
     except OfflineModeIsEnabled:
         raise FlywheelError("huggingface_hub is offline: nothing was sent", hint="unset HF_HUB_OFFLINE") from None
-    except Exception as error:  # noqa: BLE001 - of the hub's HTTP client, which changes with its version
+    except faults as error:
         status = getattr(getattr(error, "response", None), "status_code", None)
         said = f"answered {status}: nothing was committed" if status else f"gave no answer ({type(error).__name__})"
         raise FlywheelError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,6 +13,7 @@ from typing import Any, ClassVar
 
 import pytest
 from flywheel.config import Config, ModelConfig
+from flywheel.config.files import render_default_config
 from flywheel.config.tracking import PushConfig
 from flywheel.errors import FlywheelError, StoreError, UsageError
 from flywheel.io import files
@@ -48,6 +50,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Proje
         data = FileHash(path=DATASET, sha256=files.hash_file(rows), size_bytes=rows.stat().st_size)
         sha256 = files.hash_file(adapter / ADAPTER_WEIGHTS)
         made.registry.save(manifest(number, adapter_sha256=sha256, dataset=[data], parent=parent, **base))
+    (made.registry.folder(1) / "config.toml").write_text(render_default_config(made.config), encoding="utf-8")
     made.promote(1, force=True, reason="bob said so")
     return made
 
@@ -61,7 +64,13 @@ def test_peft_loads_what_was_pushed_and_the_card_says_where_it_is_from(
 
     PeftModel.from_pretrained(load_base(ModelConfig(base=str(tiny_model), dtype="float32")), answer.to)
     card = (tmp_path / "hub" / "README.md").read_text(encoding="utf-8")
-    for words in ("library_name: peft", "round 1 is champion by force", answer.adapter_sha256, "was not evaluated"):
+    for words in (
+        "library_name: peft",
+        "- alpha: 1.0\n- beta: ",
+        "round 1 is champion by force",
+        answer.adapter_sha256,
+        "was not evaluated",
+    ):
         assert words in card
     texts = [p for p in (tmp_path / "hub").rglob("*.*") if p.suffix != ".safetensors" and p.is_file()]
     everything = "".join(path.read_text(encoding="utf-8") for path in texts)
@@ -88,6 +97,7 @@ def test_what_is_refused_writes_nothing(project: Project, tmp_path: Path) -> Non
     assert not (tmp_path / "new").exists()
     assert [p.name for p in (tmp_path / "mine").iterdir()] == ["notes.txt"]
     project.push(str(tmp_path / "new"), target="2", unpromoted=True)
+    assert "the round keeps no configuration" in (tmp_path / "new" / "README.md").read_text(encoding="utf-8")
     rows = project.registry.folder(2) / DATASET
     kept = rows.read_bytes()
     rows.write_bytes(b"{}\n")
@@ -163,6 +173,12 @@ def test_a_hub_that_is_allowed_gets_one_commit(project: Project, hub: str, monke
     (commit,) = Hub.commits
     assert {"README.md", "adapter_config.json", ADAPTER_WEIGHTS, "flywheel.json"} == commit.keys()
     assert Hub.deleted == ["data/train.jsonl"], "rows of an earlier push do not stay"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        gone = PushConfig(host=f"http://127.0.0.1:{free.getsockname()[1]}")
+    nowhere = Project(project.folder, config=project.config.model_copy(update={"push": gone}))
+    with pytest.raises(FlywheelError, match="the hub gave no answer"):
+        nowhere.push("hf:acme/shop", token=TOKEN)
     monkeypatch.setattr(Hub, "status", 403)
     with pytest.raises(FlywheelError, match="the hub answered 403"):
         allowed.push("hf:acme/shop", token=TOKEN)
