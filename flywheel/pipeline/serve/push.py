@@ -154,8 +154,9 @@ def _upload(folder: Path, repository: str, host: str, token: str, answer: PushAn
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
-    kinds = [kind for kind in HfHubHTTPError.__mro__ if issubclass(kind, Exception) and kind is not Exception]
-    faults = (*kinds, ValueError)  # among its kinds is what the hub's HTTP client raises, whichever that is
+    # What it raises, the errors of its HTTP client among it, whichever client that is.
+    kinds = (*HfHubHTTPError.__mro__, ValueError)
+    faults = tuple[type[Exception], ...](k for k in kinds if issubclass(k, Exception) and k is not Exception)
     hub = HfApi(endpoint=host.rstrip("/"), token=token, library_name="flywheel")
     try:
         hub.create_repo(repository, private=True, exist_ok=True)

@@ -5,13 +5,13 @@ In: older rows in order of preference, and a round's new ones. Out: the older on
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from flywheel.stages.tasks.minhash import masked_words
+from flywheel.stages.values.keys import request_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,7 +48,7 @@ def _kinds(prompts: Iterable[str]) -> list[int]:
     leaders, kinds = list[frozenset[str]](), dict[frozenset[str], int]()
     found = []
     for prompt in prompts:
-        words = frozenset(masked_words(_request(prompt)))
+        words = frozenset(masked_words(request_of(prompt) or ""))
         if words not in kinds:
             place = next((n for n, leader in enumerate(leaders) if _alike(words, leader)), len(leaders))
             kinds[words] = place
@@ -60,8 +60,3 @@ def _kinds(prompts: Iterable[str]) -> list[int]:
 
 def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
     return len(one & other) ** 2 >= ALIKE**2 * len(one) * len(other) > 0
-
-
-def _request(prompt: str) -> str:
-    said = next((message.get("content") for message in json.loads(prompt) if message["role"] == "user"), None)
-    return said if isinstance(said, str) else ""

@@ -67,10 +67,11 @@ def requests(steps: pl.DataFrame) -> pl.DataFrame:
     asked = steps.lazy().select("episode_id", "index", "observation")
     asked = asked.filter(pl.col("observation").str.contains(_BY_USER, literal=True)).sort("episode_id", "index")
     first = asked.unique("episode_id", keep="first", maintain_order=True).collect()
-    return first.select("episode_id", request=_named(first["observation"], _request))
+    return first.select("episode_id", request=_named(first["observation"], request_of))
 
 
-def _request(observation: str) -> str | None:
+def request_of(observation: str) -> str | None:
+    """Return the user's first words in messages as JSON; None without words."""
     said = next((m.get("content") for m in orjson.loads(observation) if m["role"] == "user"), None)
     return said if isinstance(said, str) else None
 
