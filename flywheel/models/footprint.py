@@ -116,9 +116,14 @@ def _is_meant(name: str, layer: str, wanted: str | Sequence[str]) -> bool:
 
 
 def _shapes(folder: Path) -> dict[str, list[int]]:
-    """Return the shape of every tensor, from the headers of the safetensors files."""
+    """Return the shape of every tensor, from the headers of the safetensors files that transformers loads.
+
+    Some folders hold a second copy under its maker's own names (`consolidated.safetensors`).
+    """
     shapes: dict[str, list[int]] = {}
-    for file in sorted(folder.glob("*.safetensors")):
+    index, there = folder / "model.safetensors.index.json", sorted(folder.glob("*.safetensors"))
+    loaded = set(read_json(index)["weight_map"].values()) if index.is_file() else {"model.safetensors"}
+    for file in [file for file in there if file.name in loaded] or there:
         with file.open("rb") as handle:
             header = json.loads(handle.read(int.from_bytes(handle.read(8), "little")))
         shapes |= {name: tensor["shape"] for name, tensor in header.items() if name != "__metadata__"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,15 @@ def test_activations_are_recomputed_where_they_would_not_fit_well(tiny_model: Pa
     assert roomy.most_tokens == 2048
     assert 0 < footprint(tiny_model, memory_gib=0.7).most_tokens < 2048
     assert footprint(tiny_model, memory_gib=0.1).most_tokens == 0
+
+
+def test_a_second_copy_of_the_weights_is_not_counted(tiny_model: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    twice = shutil.copytree(tiny_model, tmp_path / "twice")
+    theirs = {name.removeprefix("model."): tensor for name, tensor in load_file(twice / "model.safetensors").items()}
+    save_file(theirs, twice / "consolidated.safetensors")
+    assert footprint(twice).estimate(1, 512) == footprint(tiny_model).estimate(1, 512)
 
 
 @pytest.mark.parametrize(
