@@ -27,7 +27,7 @@ from flywheel.stages.common.canonical import STATE_TASK_HEX, in_holdout
 from flywheel.stages.tasks.accounts import with_history
 from flywheel.stages.tasks.clusters import cluster_ids
 from flywheel.stages.tasks.embedding import close
-from flywheel.stages.tasks.minhash import alike, candidates, masked_words, shingles, signatures
+from flywheel.stages.tasks.minhash import alike, candidates, files_in, masked_words, shingles, signatures
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
@@ -113,6 +113,8 @@ def _clusters(
     edges = list(_edges(list(texts)))
     if embed is not None and texts:
         edges += close(list(texts), embed, cfg.min_cosine)
+    about = [files_in(text.split()) for text in texts]
+    edges = [(one, other) for one, other in edges if about[one] == about[other]]
     names = cluster_ids(ids, edges, before, lambda name: in_holdout(name, cfg.holdout_share))
     return {r: name for members, name in zip(texts.values(), names, strict=True) for r in members}
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flywheel.stages.common.canonical import normal_text
+from flywheel.stages.ingest.attachments import MARK
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,17 +31,31 @@ _BATCH = 4096
 _MASK = (1 << 64) - 1
 _SLOT = re.compile(r"https?://\S+|[\w.+-]+@[\w-]+\.[\w.-]+|<[a-z]+_[0-9a-z]+>|(?=[\w./:,-]*\d)\w+(?:[-./:,]\w+)*")
 _ANY_CASE = re.compile(_SLOT.pattern, re.IGNORECASE)
+_MASKED = re.compile(f"{MARK.pattern}|{_SLOT.pattern}")
+_FILE = re.compile(r"file_[0-9a-f]{12}")
 _WORD = re.compile(r"\w+|#")
 
 
 def masked_words(text: str) -> list[str]:
-    """Return the words of a text in normal form, with `#` for each number, id, date, address and pseudonym."""
-    return _WORD.findall(_SLOT.sub(" # ", normal_text(text)))
+    """Return the words of a text in normal form, with `#` for each number, id, date, address and pseudonym.
+
+    What is asked about another image or file is another question, so each of them is a word of its own.
+    """
+    return _WORD.findall(_MASKED.sub(_masked, normal_text(text)))
+
+
+def files_in(words: Sequence[str]) -> frozenset[str]:
+    """Return the masked words of a text that name images and files."""
+    return frozenset(word for word in words if _FILE.fullmatch(word))
+
+
+def _masked(slot: re.Match[str]) -> str:
+    return f" file_{slot[0][-13:-1]} " if slot[0].startswith("[") else " # "
 
 
 def slots_of(text: str) -> list[str]:
     """Return the numbers, ids, dates, addresses and pseudonyms of a text, in order: what `masked_words` masks."""
-    return [match[0] for match in _ANY_CASE.finditer(text)]
+    return [match[0] for match in _ANY_CASE.finditer(MARK.sub(" ", text))]
 
 
 def _mix(value: int) -> int:

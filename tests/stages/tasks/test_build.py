@@ -75,6 +75,16 @@ def test_near_duplicates_are_one_task_and_templates_are_not() -> None:
     assert tasks_of(*(episode(n, q) for n, q in enumerate(questions)))["task_id"].n_unique() == 3
 
 
+@pytest.mark.parametrize("question", ["what is broken on this photo?", LONG])
+def test_the_same_question_about_another_image_is_another_task(question: str) -> None:
+    asked = [f"{question} [image 4f1c{number}0aa9e3{number}]" for number in (1, 2, 2)]
+    tasks = tasks_of(*(episode(number, text) for number, text in enumerate(asked)))
+    first, second, same = column(tasks, "task_id", 0, 1, 2)
+    assert second == same != first
+    both = tasks_of(*(episode(number, text + " order 7") for number, text in enumerate(asked)), previous=tasks)
+    assert len(set(column(both, "task_id", 0, 1, 2))) == 2
+
+
 def test_other_tools_are_another_task_on_the_same_side() -> None:
     made = tasks_of(episode(1, LONG), episode(2, LONG, tool_signature="u", task_id="other"))
     assert made["task_id"].n_unique() == 2
