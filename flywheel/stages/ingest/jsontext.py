@@ -22,7 +22,7 @@ MAX_DEPTH = 200  # deeper than any agent's log; far below what the recursive wri
 BROKEN_TEXT = "broken_text"
 NON_FINITE = "non_finite_number"
 
-_BIG_INTEGER = re.compile(rb"[:,\[][ \t\r\n]*(?:-\d{19}|\d{20})")  # the fast parser keeps those below exact
+_BIG_INTEGER = re.compile(rb"(?:[:,\[]|^)[ \t\r\n]*(?:-\d{19}|\d{20})")  # the fast parser keeps those below exact
 # Digits and minus as 0, and what may precede a number as a colon: so one search finds what the pattern might.
 _SHAPE = bytes.maketrans(b"123456789-,[ \t\r\n", b"0000000000::::::")
 _MANY_DIGITS = b":" + b"0" * 20
@@ -63,7 +63,9 @@ def is_object(text: bytes) -> bool:
 
 def has_large_numbers(raw: bytes) -> bool:
     """Whether the fast parser may not keep all digits of a number."""
-    return _MANY_DIGITS in raw.translate(_SHAPE) and _BIG_INTEGER.search(raw) is not None
+    shape = raw.translate(_SHAPE)
+    some = _MANY_DIGITS in shape or shape.lstrip(b":").startswith(_MANY_DIGITS[1:])
+    return some and _BIG_INTEGER.search(raw) is not None
 
 
 def _tolerant(raw: bytes) -> Loaded:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flywheel.reading.messages import MARK
 from flywheel.stages.common.canonical import normal_text
-from flywheel.stages.ingest.attachments import MARK
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

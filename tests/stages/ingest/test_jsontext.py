@@ -61,6 +61,7 @@ def test_what_is_no_json_has_a_reason_without_the_text(raw: bytes, reason: str) 
 
 @given(st.integers(-(2**80), 2**80), st.text(" \t\r\n"))
 def test_integers_keep_their_digits_however_a_document_is_laid_out(value: int, space: str) -> None:
+    assert loads(f"{space}{value}".encode()).value == value
     assert loads(f'{{"a":{space}[{space}{value}{space},{space}{value}]}}'.encode()).value == {"a": [value, value]}
 
 
