@@ -92,7 +92,7 @@ def test_what_cannot_be_left_out_has_no_window(chat: ChatFormat) -> None:
     assert open_window(chat, [SYSTEM, user("hi")], None, [{"role": "assistant", "content": long}], 200) is None
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.sampled_from(["user", "turn", "say"]), max_size=8),
     st.lists(st.text("ab c", max_size=30), min_size=8, max_size=8),

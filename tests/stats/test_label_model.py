@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 from flywheel.stats.calibration import expected_calibration_error
 from flywheel.stats.label_model import BinaryFit, fit_binary
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 Votes = npt.NDArray[np.int64]
@@ -66,7 +66,6 @@ def test_gold_rows_stay_and_teach() -> None:
     assert fit.tnr == pytest.approx([0.75, 0.85, 0.8, 0.6, 0.7], abs=0.05)
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.lists(st.lists(st.sampled_from([-1, 0, 1]), min_size=3, max_size=3), min_size=1, max_size=40))
 def test_success_and_failure_never_change_places(rows: list[list[int]]) -> None:
     votes = np.array(rows, dtype=np.int64)

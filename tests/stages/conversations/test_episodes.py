@@ -13,7 +13,7 @@ from flywheel.contracts import polars_schema
 from flywheel.funnel import Funnel
 from flywheel.records import Episode, LogEvent, Step
 from flywheel.stages.conversations.episodes import build_episodes
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.stages.talks import START, Talk, airline_events, call, events_of, made
 
@@ -152,7 +152,6 @@ def test_big_integers_survive() -> None:
     assert json.loads(steps["action"][0])["tool_calls"][0]["arguments"] == {"account": number}
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(1, 3))
 def test_the_order_of_events_and_the_partitions_do_not_matter(random: object, copies: int) -> None:
     events = events_of(talks())
@@ -166,7 +165,6 @@ def test_the_order_of_events_and_the_partitions_do_not_matter(random: object, co
     assert pl.concat([p[1] for p in parts]).sort("episode_id", "index").equals(whole[1])
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=12), st.floats(0, 0.99), st.floats(0, 0.99))
 def test_no_task_lies_on_both_sides_and_a_greater_holdout_only_adds(tasks: list[str], one: float, other: float) -> None:
     events = events_of(Talk(f"{n}", task=task).ask(f"q{n}").act("a") for n, task in enumerate(tasks))

@@ -74,7 +74,7 @@ def test_text_that_looks_like_a_call_stays_as_it_is(frames: Make) -> None:
     assert [m["content"] for m in messages if m["role"] in {"user", "tool"}] == [text, text]
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(["user", "say", "call"]), min_size=1, max_size=12), st.randoms(use_true_random=False))
 def test_contexts_grow_and_do_not_depend_on_the_order_of_rows(frames: Make, kinds: list[str], random: Any) -> None:
     turns: dict[str, dict[str, Any]] = {

@@ -213,7 +213,6 @@ def live(program: Program) -> list[dict[str, Any]]:
     return turns
 
 
-@settings(max_examples=30)
 @given(PROGRAMS, PROGRAMS)
 def test_it_never_answers_what_the_world_would_not_have(logged: list[Program], tried: list[Program]) -> None:
     told = [attempt(f"e{i}", 0.9 if i % 2 else 0.2, *live(program)) for i, program in enumerate(logged)]

@@ -132,14 +132,13 @@ def test_broken_lines_of_real_logs(shared_data: Path, tmp_path: Path, readers: M
     print(f"{done:,} broken records of real logs in {time.monotonic() - start:.1f} s")  # noqa: T201
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.binary(max_size=200))
 def test_any_bytes_are_read_and_add_up(content: bytes, tmp_path: Path, take: Callable[..., Any]) -> None:
     (tmp_path / "x").write_bytes(content)
     assert take(tmp_path / "x").adds_up()
 
 
-@settings(max_examples=60, deadline=None)
 @given(record=VALUES)
 def test_any_json_is_refused_or_read(record: Any, readers: Mapping[str, Reader]) -> None:
     sniffed(readers, [record])

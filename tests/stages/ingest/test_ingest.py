@@ -89,7 +89,7 @@ def test_the_order_of_files_does_not_matter(
     assert frames[0].height == 6
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cut=st.integers(0, 6))
 def test_a_file_cut_between_lines_is_the_whole(cut: int, tmp_path: Path, take: Take, pairs: Callable[..., Any]) -> None:
     shutil.rmtree(tmp_path)
@@ -103,7 +103,7 @@ def test_a_file_cut_between_lines_is_the_whole(cut: int, tmp_path: Path, take: T
     assert facts(parts.events).equals(facts(whole.events))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_file_cut_at_any_two_bytes_and_given_in_pieces_is_the_whole(
     data: st.DataObject, tmp_path: Path, take: Take, pairs: Callable[..., Any]
@@ -130,7 +130,7 @@ def test_a_file_cut_at_any_two_bytes_and_given_in_pieces_is_the_whole(
     assert facts(pl.concat([e for e in one_by_one if e.height])).equals(whole)
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cuts=st.lists(st.integers(0, 2000), min_size=1, max_size=3))
 def test_a_log_that_grows_by_any_bytes_is_the_whole(
     cuts: list[int], tmp_path: Path, take: Take, pairs: Callable[..., Any]

@@ -221,7 +221,7 @@ def _canaries(rng: random.Random) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_planted_canaries_are_gone(seed: int) -> None:
     rng = random.Random(seed)  # noqa: S311 - canaries, not keys
     planted = [_canaries(rng) for _ in range(250)]

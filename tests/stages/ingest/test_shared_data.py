@@ -1,4 +1,4 @@
-"""All the real logs at once, without an option: each file finds its reader, and what is no log is named."""
+"""The real logs, a folder at once and without an option: each file finds its reader, and what is no log is named."""
 
 from __future__ import annotations
 
@@ -6,37 +6,39 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import polars as pl
+import pytest
 from tests.stages.ingest.test_every_call import check_calls
 
 if TYPE_CHECKING:
     from tests.stages.ingest.conftest import Taken
 
-FOLDERS = (
-    "bfcl-tasks", "intercode", "langfuse-traces", "mini-swe-agent-deepseek", "mint", "prime-environments", "star",
-    "tau-bench", "tau2-bench", "verifiers-wiki-search",
-)  # fmt: skip
 NO_LOGS = ("bfcl-tasks", ".chatml.json")  # task sets, and another program's own reading of the logs beside them
-FORMATS = {
-    "intercode": 33, "langfuse": 11, "mini_swe_agent": 69, "mint": 24, "swebench_report": 3, "tar of star": 1,
-    "tau2_bench": 11, "tau_bench": 2, "verifiers": 27,
+# Of each folder: its files by format, its attempts by format, and the calls of all steps.
+KNOWN: dict[str, tuple[dict[str, int], dict[str, int], int]] = {
+    "bfcl-tasks": ({"unknown": 3, "text": 2}, {}, 0),
+    "intercode": ({"intercode": 33, "text": 2}, {"intercode": 1778}, 10_436),
+    "langfuse-traces": ({"langfuse": 11, "unknown": 11, "text": 2}, {"langfuse": 8}, 9),
+    "mini-swe-agent-deepseek": (
+        {"mini_swe_agent": 69, "swebench_report": 3, "text": 2}, {"mini_swe_agent": 69}, 5671,
+    ),
+    "mint": ({"mint": 24, "text": 2}, {"mint": 1912}, 5212),
+    "prime-environments": ({"verifiers": 10, "sidecar": 10, "text": 3}, {"verifiers": 150}, 239),
+    "star": ({"star": 12, "tar of star": 1, "text": 2}, {"star": 2311}, 5494),
+    "tau-bench": ({"tau_bench": 2, "tool_schemas": 1, "text": 2}, {"tau_bench": 250}, 1164),
+    "tau2-bench": ({"tau2_bench": 11, "tool_schemas": 1, "text": 2}, {"tau2_bench": 484}, 4204),
+    "verifiers-wiki-search": ({"verifiers": 17, "sidecar": 17, "text": 2}, {"verifiers": 579}, 2070),
 }  # fmt: skip
-ATTEMPTS = {
-    "intercode": 1778, "mini_swe_agent": 69, "mint": 1912, "star": 2311, "tau2_bench": 484, "tau_bench": 250,
-    "verifiers": 729,
-}  # fmt: skip
-CALLS = 34_499  # of all steps
+LONG = {"intercode", "mini-swe-agent-deepseek", "mint", "star", "tau2-bench"}
 
 
-def test_every_file_is_read_or_named(real: Callable[[str], Taken]) -> None:
-    taken = [real(name) for name in FOLDERS]
-    assert all(one.adds_up() for one in taken)
-    refused = [name for one in taken for name in one.quarantined["source_file"]]
-    assert not [name for name in refused if not any(mark in name for mark in NO_LOGS)]
-    formats = Counter(state.format for one in taken for state in one.states.values())
-    assert {name: formats[name] for name in FORMATS} == FORMATS
-    events = pl.concat(one.events for one in taken)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.e2e] if n in LONG else []) for n in KNOWN])
+def test_every_file_is_read_or_named(name: str, real: Callable[[str], Taken]) -> None:
+    taken = real(name)
+    assert taken.adds_up()
+    refused = taken.quarantined["source_file"].to_list()
+    assert not [file for file in refused if not any(mark in file for mark in NO_LOGS)]
+    events = taken.events
     acted = events.filter(events["kind"] != "outcome").unique(["source_format", "conversation_id"])
-    found = Counter(acted["source_format"].to_list())
-    assert {name: found[name] for name in ATTEMPTS} == ATTEMPTS
-    assert check_calls(events)["n_tool_calls"].sum() == CALLS
+    formats = Counter(state.format for state in taken.states.values())
+    calls = check_calls(events)["n_tool_calls"].sum()
+    assert (formats, Counter(acted["source_format"].to_list()), calls) == KNOWN[name]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def test_processes_give_the_same_batches_in_the_same_order(
     write: Callable[..., Path], tmp_path: Path, readers: Mapping[str, Reader], pairs: Callable[..., Any]
 ) -> None:
-    write("a.jsonl", [*pairs(3000, 4), {"request": {"messages": 7}, "response": {"choices": [{"message": {}}]}}])
+    write("a.jsonl", [*pairs(2200, 4), {"request": {"messages": 7}, "response": {"choices": [{"message": {}}]}}])
     write("b.jsonl", pairs(2, 2))
     write("unknown.jsonl", [{"order": 7}])
     found: list[list[Batch]] = []
@@ -94,7 +94,7 @@ def _children(pid: int) -> list[int]:
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are listed in /proc")
 def test_workers_end_with_their_parent(write: Callable[..., Path], tmp_path: Path, pairs: Callable[..., Any]) -> None:
-    path = write("a.jsonl", pairs(1500, 4))
+    path = write("a.jsonl", pairs(2200, 4))
     (tmp_path / "parent.py").write_text(PARENT)
     command = [sys.executable, str(tmp_path / "parent.py"), str(path)]
     parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

@@ -36,7 +36,7 @@ def endpoint(answer: Callable[[list[dict[str, Any]]], str]) -> Iterator[tuple[st
             """Stay silent."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}/v1", seen

@@ -338,7 +338,7 @@ def test_a_limit_stops_with_the_reason_and_the_round_goes_on_from_its_checkpoint
     assert apart(uninterrupted, resumed) == 0.0
 
 
-@pytest.mark.parametrize("method", ["grpo", "dpo", "kto"])
+@pytest.mark.parametrize("method", ["grpo", *(pytest.param(name, marks=pytest.mark.e2e) for name in ("dpo", "kto"))])
 def test_a_round_ends_at_its_distance_from_the_parent(method: str, tmp_path: Path, tiny_model: Path) -> None:
     """With the adapter of the measurement before: a round of just so many steps has the same."""
     rows: list[dict[str, Any]] = {"grpo": GROUPS, "dpo": pairs(4), "kto": actions(4)}[method]

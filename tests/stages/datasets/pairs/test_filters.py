@@ -363,7 +363,7 @@ outcomes = st.sampled_from([0.05, 0.3, 0.5, 0.8, 0.95])
 logs = st.lists(st.tuples(st.sampled_from("tu"), outcomes, st.lists(names, min_size=1, max_size=4)), max_size=12)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(logs)
 @example(
     [("t", 0.05, ["look"]), ("t", 0.05, ["look"]), ("t", 0.5, ["sql"]), ("u", 0.05, ["look"]), ("u", 0.8, ["sql"])]

@@ -13,7 +13,7 @@ from flywheel.stages.train.sharing.decide import decide
 from flywheel.stages.train.sharing.layout import layout
 from flywheel.stages.train.sharing.packed import Scorer
 from flywheel.stages.train.sharing.tree import Row, grow
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.stages.train.families import FAMILIES, tiny
 
@@ -82,7 +82,6 @@ def test_log_probabilities_and_gradients_are_those_of_separate_rows(family: str,
         assert torch.allclose(gradients, slope, rtol=1e-4, atol=1e-4)
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     st.sampled_from(FAMILIES),
     st.sampled_from(kernels("cpu")),
@@ -159,7 +158,6 @@ def test_half_precision_stays_near(kernel: str) -> None:
     assert torch.nn.functional.cosine_similarity(gradient(made, found).float(), slope.float(), dim=0) > 0.999
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=40), min_size=1, max_size=8), st.integers(1, 4))
 def test_parts_look_at_what_stands_before_a_token_in_its_rows_and_at_it_once(ids: list[list[int]], least: int) -> None:
     tree = grow([Row(tuple(row), ()) for row in ids], least)

@@ -125,6 +125,7 @@ def test_detection_refusal_and_steps(tmp_path: Path, take: Callable[..., Any]) -
     assert (episodes["stop_reason"].item(), steps["tool_status"].to_list()) == ("answered", [["ok"], []])
 
 
+@pytest.mark.e2e
 def test_the_real_dialogues_have_their_known_counts(real: Callable[[str], Any]) -> None:
     taken = real("star")
     assert (taken.read, taken.quarantined.height, taken.adds_up()) == (2497, 0, True)  # with LICENSE and SOURCE.md
