@@ -1,7 +1,7 @@
 """Does the wheel keep turning: a champion serves, users react, a night learns, the new champion serves tomorrow.
 
 `python benchmarks/nights.py [--quick | --small] [--worlds warehouse desk] [--arms ...] [--seeds 0 1 2] [--nights 10]
-[--work FOLDER] [--results FILE] [--plot FILE]`: each night a policy serves its tasks in a world, sampled; the log goes
+[--temperature 1] [--endpoint URL] [--work FOLDER] [--results FILE] [--plot FILE]`: each night a policy serves its tasks in a world, sampled; the log goes
 into a project; `flywheel run nightly` does the rest. Before the first night a scripted policy has served some days,
 because the base model knows no tools; from then on the champion does. All arms serve equal tasks a night, and a round
 of any arm trains on at most as many tokens (`train.max_tokens`); what the race of `auto` costs is counted apart. The
@@ -147,6 +147,7 @@ class Arm:
     seed: int
     settings: Settings
     folder: Path
+    endpoint: str = ""
 
     def serve(self, policy: str, night: int, *more: str) -> dict[str, Any]:
         """Let a policy serve; return the shares of talks."""
@@ -200,7 +201,9 @@ class Arm:
             shutil.copytree(other, copying, symlinks=True)
             copying.rename(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        files.atomic_write(self.folder / "flywheel.toml", self.settings.config(self.world, self.arm, self.seed, number))
+        config = self.settings.config(self.world, self.arm, self.seed, number)
+        config += f'endpoint = "{self.endpoint}"\n' if self.endpoint else ""
+        files.atomic_write(self.folder / "flywheel.toml", config)
 
     def _exam(self, number: int) -> dict[str, Any]:
         """Let the champion sit the exam; return its results, and what it has forgotten."""
@@ -347,20 +350,24 @@ def main() -> None:
     parser.add_argument("--arms", nargs="*", choices=ARMS, help="all of them; with --quick flywheel")
     parser.add_argument("--seeds", nargs="*", type=int, help="0 1 2; with --quick 0")
     parser.add_argument("--nights", type=int)
+    parser.add_argument("--temperature", type=float, help="of production's sampling; 0 is greedy")
+    parser.add_argument("--endpoint", default="", metavar="URL", help="the server that answers for every policy")
     parser.add_argument("--work", type=Path, default=ROOT / ".learn" / "nights")
     parser.add_argument("--results", type=Path)
     parser.add_argument("--plot", type=Path, help="draw the results to this SVG file")
     given = parser.parse_args()
     size_of_it = "quick" if given.quick else "small" if given.small else "full"
-    work = given.work / size_of_it
+    work = given.work / (f"{size_of_it}-served" if given.endpoint else size_of_it)
     work.mkdir(parents=True, exist_ok=True)
     base = asdict(SIZES[size_of_it]) | ({"base": _tiny_model(work)} if given.quick else {})
-    settings = Settings(**(base | ({"nights": given.nights} if given.nights else {})))
+    asked = {name: value for name in ("nights", "temperature") if (value := getattr(given, name)) is not None}
+    settings = Settings(**(base | asked))
     results = given.results or work / "nights.jsonl"
     for seed in given.seeds or ((0,) if given.quick else (0, 1, 2)):
         for world in given.worlds or (("counter",) if given.small else ("warehouse", "desk")):
             names = given.arms or (("flywheel",) if given.quick else ARMS)
-            arms = [Arm(world, name, seed, settings, work / f"{world}-{name}-{seed}") for name in names]
+            folders = {name: work / f"{world}-{name}-{seed}" for name in names}
+            arms = [Arm(world, name, seed, settings, folder, given.endpoint) for name, folder in folders.items()]
             for nights in zip(*(run(arm, results) for arm in arms), strict=True):  # in turns: what is done is of all
                 print("\n".join(map(_shown, nights)), flush=True)
     print(nights_figure.table(list(finished(results).values())))

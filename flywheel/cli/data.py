@@ -335,6 +335,7 @@ def _status_lines(a: StatusAnswer) -> list[str]:
     ]
     stages = [[s.stage, s.state, "; ".join(s.why) or present.table_counts(s.stage, s.rows, s.funnel)] for s in a.stages]
     head += [["deciding", present.looks_needed(a.looks)]] if a.looks else []
+    head += [["forgotten", copy] for copy in a.left_elsewhere]
     return columns(head) + columns(stages) + _error_lines(a.stages) + [f"next     {a.next}"]
 
 

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from flywheel.config import Config
-from flywheel.errors import StoreError, UsageError
-from flywheel.io import hash_chain
+from flywheel.errors import UsageError
 from flywheel.present import round_name
 from flywheel.records import METHODS
 from flywheel.registry.registry import Registry
 from flywheel.store import Store
-
-DEPLOYMENTS = "deployments.jsonl"  # in the rounds folder
 
 
 def utc_now() -> datetime:
@@ -63,16 +58,3 @@ def served_rounds(ctx: Context) -> dict[str, int]:
     """Return the rounds whose token probabilities can be recomputed, by the names that logs may give them."""
     clean = [n for n in ctx.registry.trained() if n not in ctx.registry.tainted]
     return {name: n for n in clean for name in (round_name(n), served_name(ctx, n))}
-
-
-def deployments(ctx: Context) -> list[dict[str, Any]]:
-    """Return the deployments, oldest first.
-
-    Raises:
-        StoreError: the log was changed.
-    """
-    path = ctx.registry.root / DEPLOYMENTS
-    broken = hash_chain.breaks(path, head=None)
-    if broken:
-        raise StoreError(f"`{path}`: {broken[0]}", hint="restore it from a backup, or move it away")
-    return [json.loads(line) for line in hash_chain.lines_of(path)]

@@ -182,6 +182,9 @@ class StatusAnswer(Document):
     looks: dict[str, int] = Field(
         default={}, description="Improvement in points → looks that the next decision needs for it, at the last pace."
     )
+    left_elsewhere: list[str] = Field(
+        default=[], description="Copies outside of the project that hold what was forgotten: served, pushed or merged."
+    )
     next: str = Field(description="The command to type next.")
 
 

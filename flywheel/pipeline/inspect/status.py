@@ -11,6 +11,7 @@ from flywheel.errors import FlywheelError, StoreError
 from flywheel.io import files
 from flywheel.pipeline.build.run import statuses
 from flywheel.pipeline.context import Context, served_name
+from flywheel.pipeline.copies import left_elsewhere
 from flywheel.records import Night
 from flywheel.registry.registry import Registry
 from flywheel.results.data import StageAnswer, StatusAnswer
@@ -37,6 +38,7 @@ def status(ctx: Context) -> StatusAnswer:
         new_files=new,
         stages=stages,
         looks=looks_needed(ctx),
+        left_elsewhere=left_elsewhere(ctx, tainted) if (tainted := ctx.registry.tainted) else [],
         next=_next_command(ctx, stages, known=known, new=new),
     )
 

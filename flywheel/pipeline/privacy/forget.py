@@ -22,7 +22,8 @@ from typing import Any
 from flywheel.errors import StoreError, UsageError
 from flywheel.io import files
 from flywheel.pipeline.build.registry import STAGE_NAMES, STAGES
-from flywheel.pipeline.context import Context, deployments
+from flywheel.pipeline.context import Context
+from flywheel.pipeline.copies import left_elsewhere
 from flywheel.pipeline.privacy import erase
 from flywheel.pipeline.privacy.find import Belongings, belongings
 from flywheel.pipeline.promote.promotion import newest_clean, replace_tainted
@@ -133,18 +134,8 @@ def _planned(ctx: Context, mine: Belongings, lines: Mapping[str, Sequence[str]])
             f"round {number}: {count:,} rows of unknown owner are removed too"
             for number, count in sorted(mine.unknown.items())
         ]
-        + _still_served(ctx, withdrawn),
+        + left_elsewhere(ctx, withdrawn),
     )
-
-
-def _still_served(ctx: Context, tainted: set[int]) -> list[str]:
-    """Return a note for each server whose newest deployment is a tainted round."""
-    last = {entry["url"]: entry for entry in deployments(ctx)}
-    return [
-        f"round {entry['round']} is deployed at {url}: flywheel deploy vllm --url {url}"
-        for url, entry in sorted(last.items())
-        if entry["round"] in tainted
-    ]
 
 
 def _next(ctx: Context, mine: Belongings, tainted: set[int]) -> int:

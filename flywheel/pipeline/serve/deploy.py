@@ -12,7 +12,8 @@ from typing import Any
 
 from flywheel.errors import FlywheelError, StoreError, UsageError
 from flywheel.io import hash_chain
-from flywheel.pipeline.context import DEPLOYMENTS, Context, deployments, served_name
+from flywheel.pipeline.context import Context, served_name
+from flywheel.pipeline.copies import DEPLOYMENTS, ledger
 from flywheel.pipeline.serve.vllm import Served, Server
 from flywheel.present import round_name
 from flywheel.results.deploy import DeployVllmAnswer
@@ -36,7 +37,7 @@ def deploy_vllm(
         FlywheelError: the server refuses or does not answer.
     """
     refuse_unsound(ctx, number)
-    log = [entry for entry in deployments(ctx) if entry["url"] == server.url]
+    log = [entry for entry in ledger(ctx, DEPLOYMENTS) if entry["url"] == server.url]
     models = server.models()
     if number is None:
         name, path = _base(models), ""

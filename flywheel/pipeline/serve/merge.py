@@ -18,10 +18,10 @@ from flywheel.io.safe_path import users_environment
 from flywheel.models.load import base_identity
 from flywheel.models.merge import merge
 from flywheel.pipeline.context import Context, served_name
+from flywheel.pipeline.copies import ABOUT, note_copy
 from flywheel.pipeline.serve.deploy import refuse_unsound
 from flywheel.results.deploy import DeployMergeAnswer
 
-ABOUT = "flywheel.json"
 CONVERTERS = ("convert_hf_to_gguf.py", "convert_hf_to_gguf", "convert-hf-to-gguf")
 PLACE = "LLAMA_CPP"  # environment variable: llama.cpp's checkout
 
@@ -65,7 +65,9 @@ def merge_round(ctx: Context, number: int | None, folder: Path, *, gguf: bool = 
             largest_difference=difference,
             gguf=str(folder / "model.gguf") if gguf else "",
         )
-        files.write_json(partial / ABOUT, answer.model_dump(mode="json", exclude={"folder", "gguf"}))
+        about = answer.model_dump(mode="json", exclude={"folder", "gguf"})
+        files.write_json(partial / ABOUT, about)
+        note_copy(ctx, "merged into", str(folder.resolve()), about)
     return answer
 
 

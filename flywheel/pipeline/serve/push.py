@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from flywheel.errors import FlywheelError, StoreError, UsageError
 from flywheel.io import files
 from flywheel.pipeline.context import Context, served_name
+from flywheel.pipeline.copies import ABOUT, note_copy
 from flywheel.pipeline.serve.card import base_name, card
 from flywheel.pipeline.serve.deploy import refuse_unsound
 from flywheel.present import round_name
@@ -23,7 +24,6 @@ from flywheel.records import FileHash, RoundManifest, canonical_json
 from flywheel.registry.registry import DATASET
 from flywheel.results.deploy import PushAnswer
 
-ABOUT = "flywheel.json"
 HUB = "hf:"  # begins a target that is a repository
 PUSHED_ROWS = "data/train.jsonl"
 _MADE = ("promoted", "forced")  # decisions that make a champion
@@ -127,7 +127,9 @@ def _write(ctx: Context, number: int, folder: Path, *, to: str, dataset: bool) -
             for p in written
         ],
     )
-    files.write_json(folder / ABOUT, answer.model_dump(mode="json", exclude={"to", "commit"}))
+    about = answer.model_dump(mode="json", exclude={"to", "commit"})
+    files.write_json(folder / ABOUT, about)
+    note_copy(ctx, "pushed to", to, about)
     return answer
 
 

@@ -7,7 +7,8 @@ from datetime import datetime
 
 from flywheel.errors import TrainError
 from flywheel.pipeline.build.tables import read_table
-from flywheel.pipeline.context import Context, deployments, served_name
+from flywheel.pipeline.context import Context, served_name
+from flywheel.pipeline.copies import DEPLOYMENTS, ledger
 from flywheel.pipeline.rewards.quality import transport
 from flywheel.present import round_name
 from flywheel.records import MonitorRow
@@ -39,7 +40,7 @@ def _serving(ctx: Context) -> Serving:
     champion = ctx.registry.champion
     if champion is None:
         return Serving()
-    deployed = [entry for entry in deployments(ctx) if entry["round"] == champion]
+    deployed = [entry for entry in ledger(ctx, DEPLOYMENTS) if entry["round"] == champion]
     starts = [datetime.fromisoformat(entry["at"]) for entry in deployed]
     decisions = [p for p in ctx.registry.promotions() if p.champion_after == champion]
     starts += [min(p.at, p.log_end or p.at) for p in decisions]

@@ -18,6 +18,7 @@ import pytest
 from flywheel.errors import UsageError
 from flywheel.io import files, hash_chain
 from flywheel.pipeline.build.registry import STAGES
+from flywheel.pipeline.copies import note_copy
 from flywheel.pipeline.privacy.find import belongings
 from flywheel.project import Project
 from flywheel.store import FORGETTING
@@ -77,6 +78,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, sample_logs: Path, tiny_mo
     opened.build()
     train(opened)
     opened.promote(1, force=True, reason="rehearsal")
+    opened.push(str(folder / "hub"), dataset=True)
     lines = of_the_user(opened)
     for log in sorted((project / "logs").iterdir()):
         out = lines.get(f"logs/{log.name}", set())
@@ -190,6 +192,20 @@ def test_the_certificate_says_what_went(trained: Path, forgotten: Path) -> None:
     assert len(project.registry.certificates()) == 1
 
 
+def test_copies_that_hold_the_users_rows_are_named_until_they_are_gone(forgotten: Path, open_again: Project) -> None:
+    hub = forgotten.parent / "hub"
+    (copy,) = open_again.registry.certificates()[0].notes
+    today = f"{open_again.registry.promotions()[0].at:%Y-%m-%d}"
+    rows = len(lines_of(hub / "data" / "train.jsonl"))
+    assert copy == f"round 1 was pushed to {hub} on {today} with {rows} rows: remove it"
+    assert open_again.status().left_elsewhere == [copy]
+    hub.rename(hub.with_name("moved"))
+    assert open_again.status().left_elsewhere == []
+    hub.with_name("moved").rename(hub)
+    note_copy(open_again.context, "pushed to", "https://hub.example/a/b", {"round": 1, "adapter_sha256": "x"})
+    assert open_again.status().left_elsewhere[-1].endswith(": remove it, from its history too")
+
+
 def test_the_user_is_refused_from_now_on(trained: Path, open_again: Project) -> None:
     project = open_again
     theirs = trained.parent / "theirs"
@@ -287,7 +303,7 @@ def test_a_round_that_nobody_can_tell_whose_rows_it_has_is_tainted(trained: Path
     data = project.registry.folder(1) / "data"
     (data / "origins.jsonl").unlink()
     known = project.forget(USER, dry_run=True).certificate
-    assert known.notes == []  # the tables that they came from still say it
+    assert not any("unknown" in note for note in known.notes)  # the tables that they came from still say it
     rows = (data / "train.jsonl").read_text().splitlines()
     strange = json.dumps({**json.loads(rows[0]), "id": "0" * 32})
     (data / "train.jsonl").write_text("\n".join([*rows, strange]) + "\n")

@@ -13,7 +13,7 @@ from flywheel.config import Config, ModelConfig
 from flywheel.errors import FlywheelError, UsageError
 from flywheel.io import files
 from flywheel.models.load import base_identity, load_base
-from flywheel.pipeline.serve.merge import ABOUT
+from flywheel.pipeline.copies import ABOUT, HANDED_OUT, ledger
 from flywheel.project import Project
 from flywheel.registry.registry import ADAPTER_WEIGHTS
 from tests.reports import manifest
@@ -64,6 +64,8 @@ def test_the_merged_model_has_the_adapters_logits(project: Project, tmp_path: Pa
     about = json.loads((tmp_path / "merged" / ABOUT).read_text())
     assert (about["name"], about["round"], about["adapter_sha256"]) == ("shop-round-1", 1, answer.adapter_sha256)
     assert not list((tmp_path / "merged").glob("adapter*"))
+    (copy,) = ledger(project.context, HANDED_OUT)
+    assert (copy["verb"], copy["to"], copy["round"]) == ("merged into", answer.folder, 1)
     again = project.deploy_merge(tmp_path / "merged")
     assert again.weights_sha256 == answer.weights_sha256
 
