@@ -1,8 +1,9 @@
 """Does the wheel keep turning: a champion serves, users react, a night learns, the new champion serves tomorrow.
 
 `python benchmarks/nights.py [--quick | --small] [--worlds warehouse desk] [--arms ...] [--seeds 0 1 2] [--nights 10]
-[--temperature 1] [--endpoint URL] [--work FOLDER] [--results FILE] [--plot FILE]`: each night a policy serves its tasks in a world, sampled; the log goes
-into a project; `flywheel run nightly` does the rest. Before the first night a scripted policy has served some days,
+[--temperature 1] [--endpoint URL] [--work FOLDER] [--results FILE] [--plot FILE]`: each night a policy serves its tasks
+in a world, sampled; the log goes into a project; `flywheel run nightly` does the rest. With --endpoint a server answers
+wherever a policy acts. Before the first night a scripted policy has served some days,
 because the base model knows no tools; from then on the champion does. All arms serve equal tasks a night, and a round
 of any arm trains on at most as many tokens (`train.max_tokens`); what the race of `auto` costs is counted apart. The
 last night is only served: no later one would show what it taught.

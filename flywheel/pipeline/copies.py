@@ -1,7 +1,7 @@
 """Copies of adapters outside of the project: which round was deployed, pushed or merged, where and when.
 
-In: two ledgers in the rounds folder, chained by hash, a line a copy. Out: the copies that hold what was forgotten, which
-no one but their owner can remove.
+In: two ledgers in the rounds folder, chained by hash, a line a copy. Out: the copies that hold what was forgotten,
+which no one but their owner can remove.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def left_elsewhere(ctx: Context, rounds: Collection[int]) -> list[str]:
 
 
 def _holds(folder: Path, adapter_sha256: str) -> bool:
-    """Return whether a folder has this adapter, as far as its description says."""
+    """Return whether a folder has this adapter, as far as its description shows."""
     try:
         about = files.read_json(folder / ABOUT)
     except (StoreError, OSError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shutil
@@ -155,6 +156,17 @@ def test_threads_do_not_spin() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
 
     assert done.stdout.strip() == "PASSIVE"
+
+
+def test_a_package_that_fetches_and_runs_a_hubs_code_counts_as_not_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As bitsandbytes asks on import, and transformers before it takes a layer from a hub."""
+    (tmp_path / "kernels.py").write_text("def get_kernel(name): raise AssertionError(name)\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ImportError):
+        importlib.import_module("kernels")
+    assert importlib.util.find_spec("kernels") is None
 
 
 def test_a_tokenizer_always_has_a_padding_token(tiny_model: Path) -> None:

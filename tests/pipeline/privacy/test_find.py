@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from flywheel.config import RedactConfig
 from flywheel.io import files
-from flywheel.pipeline.context import DEPLOYMENTS
+from flywheel.pipeline.copies import DEPLOYMENTS
 from flywheel.pipeline.privacy.find import belongings
 from flywheel.project import Project
 from flywheel.registry.registry import ADAPTER_WEIGHTS

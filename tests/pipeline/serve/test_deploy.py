@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from flywheel.errors import FlywheelError, StoreError, UsageError
 from flywheel.io import files, hash_chain
-from flywheel.pipeline.context import DEPLOYMENTS
+from flywheel.pipeline.copies import DEPLOYMENTS
 from flywheel.project import Project
 from flywheel.registry.registry import ADAPTER_WEIGHTS
 from tests.projects import FLYWHEEL
