@@ -1,8 +1,8 @@
 """The gate's decision on a stored report, and everything else that moves the champion: promote, force, roll back.
 
-A decision is one line in promotions.jsonl and one move of the pointer. The same report is decided on once. What was
-promoted or rejected is ended in the ledger of candidates; what was held stays, and is decided on again after the next
-look.
+A decision is one line in promotions.jsonl and one move of the pointer. The same report is decided on once; one that was
+BLOCKED again where the reasons have changed. What was promoted or rejected is ended in the ledger of candidates; what
+was held stays, and is decided on again after the next look.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def decide_round(ctx: Context, number: int, *, by: str) -> Promotion:
         raise EvalError(f"round {number} has no evaluation", hint=f"flywheel eval --round {number}")
     history, _ = ctx.registry.readable()
     earlier = [p for p in history if p.report_sha256 == ctx.registry.report_sha256(number)]
-    if earlier:
+    if earlier and earlier[-1].verdict != Verdict.BLOCKED:
         return earlier[-1]
     champion = ctx.registry.champion
     gate = registered(ctx, manifest).gate
@@ -45,6 +45,8 @@ def decide_round(ctx: Context, number: int, *, by: str) -> Promotion:
     names = rule_names(gate)
     names += ["validity"] if inputs.problems and "validity" not in names else []  # damage blocks under any rules
     decision = decide(inputs, load_extensions("gates", names, search=ctx.project), gate)
+    if earlier and decision.rules == earlier[-1].rules:
+        return earlier[-1]
     promoted = decision.verdict == Verdict.PROMOTE
     return _record(
         ctx,

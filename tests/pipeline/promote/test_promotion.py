@@ -91,6 +91,21 @@ def test_a_report_is_decided_on_once(project: Project) -> None:
     assert project.registry.problems([1]) == []
 
 
+def test_a_report_that_was_blocked_is_decided_on_again_once_the_damage_is_mended(project: Project) -> None:
+    evaluated(project, 1, row(30, 1, 100))
+    weights = project.registry.folder(1) / "adapter" / ADAPTER_WEIGHTS
+    trained = weights.read_text()
+    weights.write_text("other weights")
+    blocked = decided(project, 1)
+    assert (blocked.verdict, decided(project, 1)) == (Verdict.BLOCKED, blocked)
+    assert len(project.registry.promotions()) == 1
+    weights.write_text(trained)
+
+    promoted = decided(project, 1)
+    assert (promoted.verdict, project.registry.champion) == (Verdict.PROMOTE, 1)
+    assert decided(project, 1) == promoted
+
+
 def test_a_held_candidate_stays_until_its_looks_together_decide(project: Project) -> None:
     for look in range(3):
         evaluated(project, 1, row(6, 2, 40))
