@@ -209,6 +209,12 @@ class Registry:
         """The champion's round, or None while the base model serves."""
         return self.aliases()["champion"]
 
+    def champions(self) -> list[int]:
+        """Return the rounds that became champion, oldest first: by decisions that moved the pointer, if it is whole."""
+        lines = hash_chain.lines_of(self._decisions)
+        decisions = decided(lines, self._head()) or decided(lines, None) or []
+        return [champion for d in decisions if (champion := d.get("champion_after")) is not None]
+
     def resolve(self, name: str) -> int | None:
         """Return the round behind a number, `latest`, or an alias like `@champion`; None means the base model.
 

@@ -190,10 +190,11 @@ def force(ctx: Context, number: int, *, reason: str, by: str) -> Promotion:
 
 
 def roll_back(ctx: Context, to: str | None, *, reason: str, by: str) -> Promotion:
-    """Move the champion back to the previous one, or to a named round or the base.
+    """Move the champion back to the previous one, or to a named earlier champion or the base.
 
     Raises:
         UsageError: there is no champion, or nothing to go back to.
+        StoreError: the files of the round to go back to are damaged.
     """
     champion, target = rollback_target(ctx, to)
     return _record(ctx, champion, decision="rolled_back", champion_after=target, by=by, extra={"reason": reason})
@@ -202,8 +203,11 @@ def roll_back(ctx: Context, to: str | None, *, reason: str, by: str) -> Promotio
 def rollback_target(ctx: Context, to: str | None) -> tuple[int, int | None]:
     """Return the champion, and the round that would replace it; None: the base model.
 
+    What was never champion does not become it by going back: the gate decides on it, or `promote --force`.
+
     Raises:
         UsageError: there is no champion, or nothing to go back to.
+        StoreError: the files of the round to go back to are damaged.
     """
     champion = ctx.registry.champion
     if champion is None and ctx.registry.pointer_is_lost:
@@ -218,6 +222,9 @@ def rollback_target(ctx: Context, to: str | None) -> tuple[int, int | None]:
         raise UsageError(f"round {target} was itself rolled back", hint="name another with --to, or `--to base`")
     if target is not None:
         _refuse_tainted(ctx, target)
+        if target not in ctx.registry.champions():
+            raise UsageError(f"round {target} was never champion", hint=f"flywheel promote {target}: the gate decides")
+        ctx.registry.sound_adapter(target)
     return champion, target
 
 
@@ -233,8 +240,7 @@ def newest_clean(ctx: Context, tainted: Collection[int]) -> int | None:
     """Return the round that became champion last and is neither tainted nor rolled back; None: the base model."""
     history = ctx.registry.promotions()
     excluded = {p.round for p in history if p.decision == "rolled_back"} | {*tainted, *ctx.registry.tainted}
-    champions = [p.champion_after for p in history if p.champion_after is not None]
-    sound = [n for n in champions if n not in excluded and not ctx.registry.problems([n])]
+    sound = [n for n in ctx.registry.champions() if n not in excluded and not ctx.registry.problems([n])]
     return sound[-1] if sound else None
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from flywheel.config import GateConfig
-from flywheel.errors import BusyError, UsageError
+from flywheel.errors import BusyError, StoreError, UsageError
 from flywheel.io import files
 from flywheel.pipeline.evaluate.looks import evidence_of
 from flywheel.pipeline.evaluate.protocol import sha256_of
@@ -300,6 +300,29 @@ def test_what_was_rolled_back_never_comes_back(project: Project) -> None:
 
     assert "its parent, round 1, was rolled back" in decided(project, 2).rules[0].message
     assert "it descends from round 1, which was rolled back" in decided(project, 3).rules[0].message
+
+
+def test_going_back_leads_to_an_earlier_champion_alone(project: Project) -> None:
+    """Neither to a round that the gate rejected nor to one that was not evaluated, trained or kept whole."""
+    for number in (1, 2):
+        evaluated(project, number, row(30, 1, 100))
+        assert decided(project, number).verdict == Verdict.PROMOTE
+    evaluated(project, 3, row(1, 30, 100))
+    assert decided(project, 3).verdict == Verdict.REJECT
+    project.registry.save(manifest(4, adapter_sha256="", state="built"))
+    for never in (3, 4):
+        with pytest.raises(UsageError, match=f"round {never} was never champion") as refused:
+            project.rollback(str(never), reason="a way round the gate")
+        assert refused.value.hint == f"flywheel promote {never}: the gate decides"
+    weights = project.registry.folder(1) / "adapter" / ADAPTER_WEIGHTS
+    trained = weights.read_text()
+    weights.unlink()
+    with pytest.raises(StoreError, match="round 1 has no adapter file"):
+        project.rollback(reason="harm")
+    assert project.registry.champion == 2
+    weights.write_text(trained)
+
+    assert project.rollback("1", reason="harm").champion_after == 1
 
 
 def test_an_estimate_that_says_the_opposite_holds_a_promotion(project: Project) -> None:
