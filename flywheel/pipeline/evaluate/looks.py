@@ -7,6 +7,7 @@ written to the round's folder first and its line to the ledger second, so a kill
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -61,7 +62,7 @@ def units_of(episodes: pl.DataFrame) -> dict[str, str]:
     """
     users = episodes.group_by("task_id").agg(pl.col("user").drop_nulls().unique().sort()).sort("task_id")
     alone = {task: names[0] for task, names in users.iter_rows() if len(names) == 1 and names[0]}
-    most = max((list(alone.values()).count(name) for name in set(alone.values())), default=0)
+    most = max(Counter(alone.values()).values(), default=0)
     if most > CROWD * users.height:
         alone = {}
     return {task: content_id("unit", alone[task]) if task in alone else task for task in users["task_id"].to_list()}
