@@ -53,11 +53,16 @@ def no_deterioration(inputs: GateInput, cfg: GateConfig) -> RuleResult:
 
 
 def _look_share(inputs: GateInput) -> float:
-    """Return a look's share of the error; logs are compared once."""
-    evidence = inputs.report.evidence
-    if inputs.manifest is None or evidence is None:
+    """Return a look's share of the error; logs are compared once.
+
+    Decisions count too: a primary suite of fixed cases has units at the first look alone, the guardrails at each.
+    """
+    if inputs.manifest is None:
         return 1.0
-    look = max(1, evidence.looks)
+    number = inputs.manifest.round
+    decided = sum(p.round == number and p.verdict not in {None, Verdict.BLOCKED} for p in inputs.history)
+    looks = inputs.report.evidence.looks if inputs.report.evidence is not None else 0
+    look = max(looks, decided + 1)
     return 0.5 if look == 1 else 0.5 / (look * (look - 1))
 
 

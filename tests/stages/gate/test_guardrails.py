@@ -10,7 +10,7 @@ from flywheel.records import MetricRow, RuleResult, Verdict
 from flywheel.stages.gate import no_deterioration, non_inferior
 from flywheel.stats.paired import mcnemar_better
 from flywheel.stats.tango import non_inferiority_z
-from tests.reports import given_input, guard, report, row
+from tests.reports import entry, given_input, guard, report, row
 
 CFG = GateConfig()
 
@@ -113,7 +113,7 @@ def test_one_row_that_is_surely_worse_rejects() -> None:
 
 
 def test_many_rows_are_corrected_for() -> None:
-    one = guard(1, 7, 60, metric="m0")
+    one = guard(1, 8, 60, metric="m0")
     others = [guard(3, 3, 60, metric=f"m{i}") for i in range(1, 6)]
 
     assert worse(one).verdict == Verdict.REJECT
@@ -148,6 +148,17 @@ def test_looks_spend_the_error_in_parts_and_logs_are_compared_once() -> None:
 
     found = [no_deterioration(i, CFG).numbers["p: good"] for i in [*looked_at, replace(looked_at[2], manifest=None)]]
     assert [p / mcnemar_better(24, 9) for p in found] == pytest.approx([2, 4, 12, 1])
+
+
+def test_a_fixed_primary_suite_spends_the_guardrails_error_by_decisions() -> None:
+    """Its cases are units at the first look alone; a blocked decision tested nothing, nor one on another round."""
+    made = report(row(9, 24, 239))
+    held = entry("held", number=2, verdict=Verdict.INCONCLUSIVE)
+    before = [entry("held", number=2, verdict=Verdict.BLOCKED), entry("held", number=3, verdict=Verdict.INCONCLUSIVE)]
+    histories = [before, [*before, held], [*before, held, held]]
+
+    found = [no_deterioration(given_input(made, history=h), CFG).numbers["p: good"] for h in histories]
+    assert [p / mcnemar_better(24, 9) for p in found] == pytest.approx([2, 4, 12])
 
 
 def test_a_row_without_p_value_is_tested_by_mcnemar_if_it_is_binary() -> None:
