@@ -44,11 +44,11 @@ from flywheel.stages.gate.canary import (
     log_e_better,
     log_e_harm,
     sample_ratio_p,
+    share_level,
 )
 
 WINDOWS, TWICE, LEAST_WINDOW = 3, 2.0, 20
 HARM_ALPHA = 0.01  # chance of a false alarm, over all looks
-SHARE_P = 0.001  # p-value of the canary's share of users below which its counts are broken
 
 
 class _Night(NamedTuple):
@@ -240,7 +240,7 @@ def _decide(
     if harm >= math.log(1 / HARM_ALPHA):
         bound = count(1 / HARM_ALPHA)
         against.append(f"worse by {margin(cfg.margin)} or more: e-value {_e_value(harm)} >= {bound}")
-    if ratio is not None and ratio < SHARE_P:
+    if ratio is not None and ratio < share_level(len(nights)):
         against.append(
             f"the canary's share of users is not {percent(cfg.share)} (p {p_value(ratio)}), so the sides do not compare"
         )

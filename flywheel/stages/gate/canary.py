@@ -28,6 +28,7 @@ from flywheel.stats.paired import Interval
 
 STRATA = 5  # take nine tenths of the variance that many would take (Cochran 1968)
 _STRATUM = 20  # units that each stratum but one has on the smaller side: in small ones sides differ in size by chance
+SHARE_P = 0.001  # chance, over all looks together, that a canary with its share of users seems to lack it
 _PRIOR = 5.0  # attempts that pull a unit's past to the mean: users who differ by sd .2 around one half
 
 Sums = Mapping[str, Sequence[float]]  # unit → [sum of its scores, attempts]
@@ -152,3 +153,8 @@ def sample_ratio_p(new: int, old: int, share: float) -> float:
         return 1.0
     square = (new - total * share) ** 2 / (total * share * (1 - share))
     return math.erfc(math.sqrt(square / 2))
+
+
+def share_level(look: int) -> float:
+    """Return the p-value below which the canary's share is off at this look; over all looks they add up to SHARE_P."""
+    return SHARE_P / (max(1, look) * (max(1, look) + 1))

@@ -15,6 +15,7 @@ from flywheel.stages.gate.canary import (
     log_e_better,
     log_e_harm,
     sample_ratio_p,
+    share_level,
 )
 from flywheel.stages.gate.evidence import STARTS
 from flywheel.stats.betting import log_e
@@ -110,3 +111,14 @@ def test_the_share_of_users() -> None:
     assert sample_ratio_p(50, 950, 0.05) == 1.0
     assert sample_ratio_p(65, 935, 0.05) == pytest.approx(math.erfc(math.sqrt(15**2 / 47.5 / 2)))
     assert sample_ratio_p(100, 900, 0.05) < 0.001
+
+
+def test_a_canary_with_its_share_of_users_is_seldom_told_otherwise_however_often_one_looks() -> None:
+    """At a fixed level of .001 it would be in more than one history of a hundred."""
+    users = np.cumsum(np.random.default_rng(0).binomial(20, 0.5, (3_000, 60)), axis=1).tolist()
+    ps = [[sample_ratio_p(new, 20 * n - new, 0.5) for n, new in enumerate(history, 1)] for history in users]
+
+    assert np.mean([min(history) < 0.001 for history in ps]) > 0.01
+    assert np.mean([any(p < share_level(n) for n, p in enumerate(history, 1)) for history in ps]) <= 0.001
+    assert sum(map(share_level, range(1, 10_000))) <= 0.001
+    assert share_level(0) == share_level(1)  # before anything is fresh
