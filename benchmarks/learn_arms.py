@@ -128,7 +128,7 @@ def flywheel_round(project: Project, number: int) -> dict[str, Any]:
     """Train and promote a round as `flywheel train` and `promote --force` do; return its adapter and what it cost."""
     from flywheel.io.files import read_json, write_json
     from flywheel.records import METHODS, Plan
-    from flywheel.registry.registry import training_metrics
+    from flywheel.registry.round_files import training_metrics
 
     started, saved = time.monotonic(), project.folder / f"plan{number}.json"
     if not saved.exists():

@@ -100,8 +100,17 @@ class Project:
         self.config = config if config is not None else load_config(self.folder / CONFIG_FILE)
         refuse_unapproved(self.folder, self.config)
         self.store = Store(_place(self.folder, self.config.store), self.config.build.partitions)
-        self.registry = Registry(self.folder / self.config.rounds)
+        self._registry = Registry(self.folder / self.config.rounds, self.store.place)
+        self._looked = False  # whether this command has asked the bucket for other machines' rounds
         self._say = say
+
+    @property
+    def registry(self) -> Registry:
+        """The rounds; those of a store in a bucket as they were when the project was opened, or at its last command."""
+        if not self._looked:
+            self._looked = True
+            self._registry.refresh(alone=False)
+        return self._registry
 
     @property
     def context(self) -> Context:
@@ -116,10 +125,17 @@ class Project:
             BusyError: another process holds the lock.
         """
         files.refuse_links(self.store.root)
-        files.refuse_links(self.registry.root, besides=LINK, foreign="tracking")
+        files.refuse_links(self._registry.root, besides=LINK, foreign="tracking")
         with files.ProjectLock(self.store.root, command):
             self.store.create()
-            files.remove_partials(self.registry.root)
+            files.remove_partials(self._registry.root)
+            self._looked = True
+            if self._registry.refresh(alone=True):
+                from flywheel.pipeline.privacy.erase import cleanse_pages, empty_cache
+
+                self._say("a user was forgotten on another machine: pages and caches here are emptied")
+                empty_cache(self.context)
+                cleanse_pages(self.context)
             for problem in self.registry.misplaced():
                 self._say(f"{problem}: set again from the decisions")
             self.registry.recover()
@@ -128,6 +144,7 @@ class Project:
 
                 resume(self.context)
             yield self.context
+            self._registry.share()
 
     def key(self, *, make: bool = True) -> bytes:
         """Return the redaction key, FLYWHEEL_KEY or the key file, by which the store's pseudonyms were made.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from flywheel import Project
 from flywheel.config import Config
-from flywheel.errors import BucketError, BusyError, ConfigError, StoreError, UsageError
+from flywheel.errors import BucketError, BusyError, ConfigError, StoreError
 from flywheel.io.bucket import Address, address
 from flywheel.io.places import InBucket
 from flywheel.pipeline.admin.gc import Kept
@@ -88,13 +88,28 @@ def test_two_machines_share_a_store_that_equals_one_in_a_folder(server: BucketSe
     assert other.store.numbers("ingest") == [1, 2]
     assert one.ingest(logs).kept == 0  # which sees what the other one has stored
     assert one.query("SELECT count(*) AS n FROM events").to_pylist() == [{"n": 4}]
-    with pytest.raises(UsageError, match="not published"):
-        one.publish()
 
 
 def _cached(project: Project) -> list[tuple[str, Path]]:
     tables = project.store.root / "tables"
     return [(path.relative_to(tables).as_posix(), path) for path in tables.rglob("part-*.parquet")]
+
+
+def test_tables_in_a_bucket_are_published_where_they_are(server: BucketServer, tmp_path: Path) -> None:
+    one, other = _machine(tmp_path / "one"), _machine(tmp_path / "other")
+    one.ingest(_logs(tmp_path))
+    published = {table.table: table for table in one.publish().tables}
+    assert published["events"].folder == f"{URL}/tables/events"
+    log = "/b/team/project/tables/events/_delta_log/00000000000000000000.json"
+    added = [json.loads(line)["add"]["path"] for line in server.objects[log].body.splitlines() if b'"add"' in line]
+    assert added
+    assert {f"/b/team/project/tables/events/{path}" for path in added} <= set(server.objects)
+    assert {table.version for table in other.publish().tables} == {0}
+    for kept in server.objects.values():
+        kept.modified = kept.modified.replace(year=2020)
+    assert other.gc().count == 0  # a log is not an orphan
+    other.ingest(_logs(tmp_path, 3, 4))
+    assert {table.table: table.version for table in one.publish().tables}["events"] == 1
 
 
 def test_of_two_commits_on_one_ground_the_second_is_refused(server: BucketServer, tmp_path: Path) -> None:

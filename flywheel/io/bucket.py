@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flywheel.errors import BucketError, ExtensionError
@@ -169,12 +170,12 @@ class Bucket:
             for piece in answer.stream(min_chunk_size=1 << 20):
                 yield bytes(piece)
 
-    def put(self, key: str, content: bytes | memoryview) -> None:
-        """Write an object, in place of what is there."""
+    def put(self, key: str, content: bytes | memoryview | Path) -> None:
+        """Write an object, a file's bytes for example, in place of what is there."""
         import obstore
 
         with _asking(self.at(key)):
-            obstore.put(self._client, key, bytes(content))
+            obstore.put(self._client, key, content if isinstance(content, Path) else bytes(content))
 
     def create(self, key: str, content: bytes) -> bool:
         """Create an object in one request; return whether this call did, because there was none.

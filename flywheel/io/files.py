@@ -16,7 +16,7 @@ import re
 import secrets
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -127,9 +127,6 @@ def _exchange(one: Path, other: Path) -> bool:
 def write_by_content(folder: Path, suffix: str, content: bytes | memoryview) -> tuple[Path, str]:
     """Write a file that is named `part-<sha>` by its content.
 
-    The partial file has a name of its own and the hash is of `content`: of two attempts at one part that are alive at
-    once, neither moves what the other is still writing.
-
     Returns:
         The final path and the SHA-256 of its bytes. A file of that content that is already there is replaced.
 
@@ -138,19 +135,46 @@ def write_by_content(folder: Path, suffix: str, content: bytes | memoryview) -> 
     """
     sha256 = hashlib.sha256(content).hexdigest()
     final = folder / f"part-{sha256[:32]}{suffix}"
-    partial = folder / f".{final.name}.{secrets.token_hex(8)}{PARTIAL}"
-    with _writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        partial.unlink(missing_ok=True)
+    with _own_partial(final) as partial:
+        partial.write_bytes(content)
+    return final, sha256
+
+
+def write_pieces(path: Path, pieces: Iterable[bytes], sha256: str) -> bool:
+    """Write a file of these bytes if they have this hash; return whether they do.
+
+    Raises:
+        StoreError: the disk is full, read-only or not ours to write.
+    """
+    digest = hashlib.sha256()
+    with contextlib.suppress(_OtherBytes), _own_partial(path) as partial:
+        with partial.open("wb") as file:
+            for piece in pieces:
+                digest.update(piece)
+                file.write(piece)
+        if digest.hexdigest() != sha256:
+            raise _OtherBytes
+    return digest.hexdigest() == sha256
+
+
+class _OtherBytes(Exception):  # noqa: N818 - not an error that anyone sees
+    pass
+
+
+@contextlib.contextmanager
+def _own_partial(final: Path) -> Iterator[Path]:
+    """Give a `.partial` path of its own: of two attempts at one file, neither moves what the other is still writing."""
+    partial = final.with_name(f".{final.name}.{secrets.token_hex(8)}{PARTIAL}")
+    with _writing(final.parent):
+        final.parent.mkdir(parents=True, exist_ok=True)
         try:
-            partial.write_bytes(content)
+            yield partial
             _sync(partial)
             partial.replace(final)
-            _sync(folder)
+            _sync(final.parent)
         except BaseException:
             partial.unlink(missing_ok=True)
             raise
-    return final, sha256
 
 
 def atomic_write(path: Path, text: str) -> None:

@@ -32,22 +32,15 @@ def head_of(path: Path) -> str:
 
 
 def line_of(path: Path, entry: Mapping[str, Any], *, head: str | None) -> str:
-    """Return the line that `append` would add.
+    """Return an entry's line, chained to the one before.
 
     Args:
         path: the file.
         entry: its `previous_sha256` is filled in here.
         head: the kept head; None where there is none yet.
     """
-    previous = head_of(path) if head is None else head
-    return files.encodable(canonical_json({**entry, "previous_sha256": previous}))
-
-
-def append(path: Path, entry: Mapping[str, Any], *, head: str | None) -> str:
-    """Append an entry, as `line_of` makes it, and return the new head."""
-    line = line_of(path, entry, head=head)
-    files.append_line(path, line)
-    return files.hash_text(line)
+    before = head_of(path) if head is None else head
+    return files.encodable(canonical_json({**entry, "previous_sha256": before}))
 
 
 def breaks(path: Path, *, head: str | None) -> list[str]:
@@ -59,10 +52,10 @@ def breaks(path: Path, *, head: str | None) -> list[str]:
     """
     before, broken, end = "", [], 0
     for number, line in enumerate(lines_of(path), 1):
-        previous = _previous(line)
-        if previous is None:
+        earlier = previous(line)
+        if earlier is None:
             broken.append(f"{path.name} line {number} {NOT_AN_ENTRY}")
-        elif previous != before:
+        elif earlier != before:
             broken.append(f"{path.name} line {number} does not follow from the line before")
         before = files.hash_text(line)
         end = number if before == head else end
@@ -75,10 +68,11 @@ def breaks(path: Path, *, head: str | None) -> list[str]:
     return broken
 
 
-def _previous(line: str) -> str | None:
+def previous(line: str) -> str | None:
+    """Return the hash that a line has of the line before; None where it is not an entry."""
     try:
         entry = json.loads(line)
     except ValueError:
         return None
-    previous = entry.get("previous_sha256", "") if isinstance(entry, dict) else None
-    return previous if isinstance(previous, str) else None
+    sha256 = entry.get("previous_sha256", "") if isinstance(entry, dict) else None
+    return sha256 if isinstance(sha256, str) else None

@@ -16,7 +16,6 @@ commit that another machine is about to make is refused: it was built on what th
 from __future__ import annotations
 
 import hashlib
-import json
 import secrets
 import socket
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,13 +27,13 @@ from typing import Any
 
 from flywheel.errors import BucketError, BusyError, StoreError
 from flywheel.io import files
-from flywheel.io.bucket import Address, Bucket, Object
+from flywheel.io.bucket import Address
+from flywheel.io.objects import AGAIN, Objects
 
 _NONE = b"null\n"
 _AT_ONCE = 8  # parts that are fetched at once
 _HELD = timedelta(hours=1)  # a lease whose holder died; a living one extends it
 _YOUNG = timedelta(days=1)  # a part that no snapshot names yet may be about to get one
-_AGAIN = "nothing was overwritten; type the command again, which goes on from what is there now"
 
 
 class Folder:
@@ -126,6 +125,22 @@ class Folder:
         there = (self.root / "tables").glob("*/p*/part-*.parquet")
         return sorted(path.relative_to(self.root).as_posix() for path in there)
 
+    def published(self, folder: str) -> list[str]:
+        """Return the names of the documents in a folder that other programs read, in order."""
+        return sorted(p.relative_to(self.root).as_posix() for p in (self.root / folder).glob("*.json"))
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """Return the rows of such a document."""
+        return files.read_rows(self.root / name)
+
+    def publish(self, name: str, text: str) -> None:
+        """Write such a document.
+
+        Raises:
+            BusyError: another machine was first.
+        """
+        files.atomic_write(self.root / name, text)
+
     def clear(self, stage: str) -> bool:
         """Make a stage have no snapshot, where that takes no removal; return whether it was done."""
         return not self.numbers(stage)
@@ -174,65 +189,22 @@ class InBucket(Folder):
 
     def __init__(self, root: Path, where: Address) -> None:
         super().__init__(root)
-        self._bucket = Bucket(where)
-        self._listed: dict[str, Object] | None = None
+        self.objects = Objects(where)
         self._lease = 0
         self._spared = _YOUNG
 
     def resolved(self) -> InBucket:
         """Return the same place for another process, which lists it again."""
-        return InBucket(self.root.resolve(), self._bucket.address)
+        return InBucket(self.root.resolve(), self.objects.address)
 
     def shown(self, name: str = "") -> str:
         """Return where something is, for messages."""
-        return self._bucket.at(self._key(name)).url
-
-    def _key(self, name: str) -> str:
-        return f"{self._bucket.address.key.rstrip('/')}/{name}".strip("/")
-
-    @property
-    def _there(self) -> dict[str, Object]:
-        """What is in the bucket, by name."""
-        if self._listed is None:
-            skipped = len(self._key("x")) - 1
-            self._listed = {found.key[skipped:]: found for found in self._bucket.below(self._key(""))}
-        return self._listed
-
-    def _numbered(self, folder: str) -> dict[int, Object]:
-        """Return the objects `folder/<n>.json`, by number."""
-        stems = {name.removeprefix(f"{folder}/").removesuffix(".json"): name for name in self._there}
-        return {
-            int(stem): self._there[name]
-            for stem, name in stems.items()
-            if stem.isdigit() and name == f"{folder}/{stem}.json"
-        }
-
-    def _read(self, name: str) -> Any:
-        where = f"`{self.shown(name)}` is"
-        try:
-            return json.loads(self._bucket.read(self._key(name)))
-        except FileNotFoundError:
-            raise StoreError(
-                f"{where} missing", hint="it was removed since this command began; type it again"
-            ) from None
-        except ValueError:
-            raise StoreError(f"{where} damaged: not valid JSON", hint="restore it from a backup") from None
-
-    def _create(self, name: str, document: Any, what: str) -> None:
-        """Create a numbered document.
-
-        Raises:
-            BusyError: another machine has.
-        """
-        content = files.json_text(document).encode()
-        if not self._bucket.create(self._key(name), content):
-            raise BusyError(f"another machine has written {what} since this command began", hint=_AGAIN)
-        self._there[name] = Object(self._key(name), len(content), "", datetime.now(UTC))
+        return self.objects.shown(name)
 
     def header(self) -> Any | None:
         """Return the store's header; None where there is no store yet."""
-        numbers = self._numbered("store")
-        return self._read(f"store/{max(numbers)}.json") if numbers else None
+        numbers = self.objects.numbered("store")
+        return self.objects.document(f"store/{max(numbers)}.json") if numbers else None
 
     def write_header(self, header: Any) -> None:
         """Create the next header.
@@ -240,8 +212,8 @@ class InBucket(Folder):
         Raises:
             BusyError: another machine has.
         """
-        number = max(self._numbered("store"), default=0) + 1
-        self._create(f"store/{number}.json", header, "the store's header")
+        number = max(self.objects.numbered("store"), default=0) + 1
+        self.objects.create(f"store/{number}.json", header, "the store's header")
 
     def settle(self) -> None:
         """Begin a command that writes: list what is there, ask the server to keep its word, tidy the cache.
@@ -251,13 +223,15 @@ class InBucket(Folder):
             BusyError: another machine holds the lease.
         """
         super().settle()
-        self._listed = None
-        if all(self._bucket.create(self._key("probe"), b"flywheel\n") for _ in range(2)):
+        self.objects.look_again()
+        if self.objects.probe("probe", b"flywheel\n"):
             raise BucketError(
                 f"the server of `{self.shown()}` overwrites what it was asked only to create (If-None-Match: *)",
                 hint="two machines would overwrite each other's commits there; use a bucket of a server that refuses",
             )
-        there = self._there  # listed before the lease is looked at: numbers that its holder takes now refuse our commit
+        there = (
+            self.objects.there
+        )  # listed before the lease is looked at: numbers that its holder takes now refuse our commit
         self._refuse_held()
         for path in (self.root / "tables").glob("*/p*/part-*.parquet"):
             if path.relative_to(self.root).as_posix() not in there:
@@ -265,17 +239,17 @@ class InBucket(Folder):
 
     def numbers(self, stage: str) -> list[int]:
         """Return the numbers of a stage's snapshots, oldest first; of none that are before a `null`."""
-        listed = sorted(self._numbered(f"snapshots/{stage}").items(), reverse=True)
+        listed = sorted(self.objects.numbered(f"snapshots/{stage}").items(), reverse=True)
         emptied = next((place for place, (_, found) in enumerate(listed) if found.size == len(_NONE)), len(listed))
         return [number for number, _ in reversed(listed[:emptied])]
 
     def next(self, stage: str) -> int:
         """Return the number that a stage's next snapshot has."""
-        return max(self._numbered(f"snapshots/{stage}"), default=0) + 1
+        return max(self.objects.numbered(f"snapshots/{stage}"), default=0) + 1
 
     def stages(self) -> list[str]:
         """Return the stages that have a snapshot."""
-        folders = {name.split("/")[1] for name in self._there if name.startswith("snapshots/")}
+        folders = {name.split("/")[1] for name in self.objects.there if name.startswith("snapshots/")}
         return sorted(stage for stage in folders if self.numbers(stage))
 
     def document(self, stage: str, number: int) -> Any:
@@ -284,7 +258,7 @@ class InBucket(Folder):
         Raises:
             StoreError: it is missing or damaged.
         """
-        return self._read(snapshot_name(stage, number))
+        return self.objects.document(snapshot_name(stage, number))
 
     def create(self, stage: str, number: int, document: Any) -> None:
         """Create a snapshot's document: the one request that changes what readers see.
@@ -293,20 +267,18 @@ class InBucket(Folder):
             BusyError: another machine was first.
         """
         self._hold()
-        self._create(snapshot_name(stage, number), document, f"a snapshot of `{stage}`")
+        self.objects.create(snapshot_name(stage, number), document, f"a snapshot of `{stage}`")
 
     def write(self, folder: str, content: memoryview) -> tuple[str, str]:
         """Write a part here and in the bucket; return its name and its hash."""
         name, sha256 = super().write(folder, content)
-        self._bucket.put(self._key(name), content)
-        self._there[name] = Object(self._key(name), len(content), "", datetime.now(UTC))
+        self.objects.put(name, content)
         return name, sha256
 
     def size(self, name: str) -> int | None:
         """Return the size of a part in bytes; None where it is missing."""
-        if name not in self._there and (found := self._bucket.find(self._key(name))) is not None:
-            self._there[name] = found  # another process of this command wrote it
-        return self._there[name].size if name in self._there else None
+        found = self.objects.find(name)
+        return found.size if found is not None else None
 
     def sound(self, name: str, sha256: str) -> bool:
         """Whether a part has this hash; it is fetched where it is not here, or damaged here."""
@@ -314,7 +286,7 @@ class InBucket(Folder):
         if path.is_file() and files.hash_file(path) == sha256:
             return True
         try:
-            content = self._bucket.read(self._key(name))
+            content = self.objects.read(name)
         except FileNotFoundError:
             return False
         if hashlib.sha256(content).hexdigest() != sha256:
@@ -332,8 +304,29 @@ class InBucket(Folder):
     def parts(self) -> list[str]:
         """Return the names of all parts but those that may be about to be committed elsewhere."""
         before = datetime.now(UTC) - self._spared
-        there = [name for name in self._there if name.startswith("tables/")]
-        return sorted(name for name in there if self._there[name].modified <= before)
+        there = [name for name in self.objects.there if name.startswith("tables/") and name.endswith(".parquet")]
+        return sorted(name for name in there if self.objects.there[name].modified <= before)
+
+    def published(self, folder: str) -> list[str]:
+        """Return the names of the documents in a folder that other programs read, in order."""
+        there = (name for name in self.objects.there if name.rpartition("/")[0] == folder)
+        return sorted(name for name in there if name.endswith(".json"))
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """Return the rows of such a document.
+
+        Raises:
+            StoreError: it is missing or damaged.
+        """
+        return self.objects.rows(name)
+
+    def publish(self, name: str, text: str) -> None:
+        """Create such a document.
+
+        Raises:
+            BusyError: another machine has.
+        """
+        self.objects.create_text(name, text, f"`{name}`")
 
     def clear(self, stage: str) -> bool:
         """Make a stage have no snapshot by a `null`; the rest is removed by `gc`."""
@@ -360,10 +353,14 @@ class InBucket(Folder):
         for name in names:
             (documents if name.startswith("snapshots/") else parts).append(name)
         for some in filter(None, (documents, parts)):  # after a kill a part is named by no snapshot, never the reverse
-            self._bucket.remove([self._key(name) for name in some])
+            self.objects.remove(some)
             for name in some:
-                self._there.pop(name, None)
                 (self.root / name).unlink(missing_ok=True)
+
+    @property
+    def spared(self) -> timedelta:
+        """The age from which on this process removes what nothing names."""
+        return self._spared
 
     @contextmanager
     def alone(self, command: str, stages: Sequence[str], *, all_parts: bool = False) -> Iterator[None]:
@@ -376,29 +373,29 @@ class InBucket(Folder):
             yield
             return
         self._refuse_held()
-        older = self._numbered("locks")
+        older = self.objects.numbered("locks")
         number = max(older, default=0) + 1
-        self._create(f"locks/{number}.json", self._claim(command, _HELD), "a lock")
+        self.objects.create(f"locks/{number}.json", self._claim(command, _HELD), "a lock")
         self._lease, self._spared = number, timedelta() if all_parts else _YOUNG
         try:
-            self._bucket.remove([found.key for found in older.values()])
+            self.objects.remove([f"locks/{before}.json" for before in older])
             for stage in sorted({*stages, *self.stages()}):
                 latest, taken = self.numbers(stage), self.next(stage)
                 document = {**self.document(stage, latest[-1]), "number": taken} if latest else None
-                self._create(snapshot_name(stage, taken), document, f"a snapshot of `{stage}`")
-            self._listed = None
+                self.objects.create(snapshot_name(stage, taken), document, f"a snapshot of `{stage}`")
+            self.objects.look_again()
             self.remove(self._before_null())
             yield
         finally:
             self._lease, self._spared = 0, _YOUNG
-            if self._newest_lock() == number:
+            if self.objects.newest("locks") == number:
                 content = files.json_text(self._claim(command, timedelta())).encode()
-                self._bucket.put(self._key(f"locks/{number}.json"), content)
+                self.objects.put(f"locks/{number}.json", content)
 
     def _before_null(self) -> list[str]:
         """Return the documents of snapshots that a stage has no more."""
-        folders = {name.rpartition("/")[0] for name in self._there if name.startswith("snapshots/")}
-        documents = [(folder, number) for folder in folders for number in self._numbered(folder)]
+        folders = {name.rpartition("/")[0] for name in self.objects.there if name.startswith("snapshots/")}
+        documents = [(folder, number) for folder in folders for number in self.objects.numbered(folder)]
         listed = {folder: self.numbers(folder.removeprefix("snapshots/")) for folder in folders}
         newest = {folder: self.next(folder.removeprefix("snapshots/")) - 1 for folder in folders}
         return sorted(
@@ -409,26 +406,21 @@ class InBucket(Folder):
 
     def _claim(self, command: str, length: timedelta) -> dict[str, str]:
         until = (datetime.now(UTC) + length).isoformat(timespec="seconds")
-        return {"command": command, "host": socket.gethostname(), "machine": self._machine(), "until": until}
+        return {"command": command, "host": socket.gethostname(), "machine": self.machine(), "until": until}
 
-    def _machine(self) -> str:
-        """Return a token of this machine's copy of the project: a lease that a killed process left here is ours."""
+    def machine(self) -> str:
+        """Return a token of this machine's copy of the project: a lease that a killed process left here is its own."""
         path = self.root / "machine"
         if not path.exists():
             files.atomic_write(path, secrets.token_hex(16) + "\n")
         return path.read_text(encoding="ascii").strip()
 
-    def _newest_lock(self) -> int:
-        listed = self._bucket.below(self._key("locks"))
-        stems = [found.key.rpartition("/")[2].removesuffix(".json") for found in listed]
-        return max((int(stem) for stem in stems if stem.isdigit()), default=0)
-
     def _refuse_held(self) -> None:
-        number = self._newest_lock()
+        number = self.objects.newest("locks")
         if not number or number == self._lease:
             return
         claim, until = self._claimed(number)
-        if until > datetime.now(UTC) and claim["machine"] != self._machine():
+        if until > datetime.now(UTC) and claim["machine"] != self.machine():
             raise BusyError(
                 f"busy: `{claim['command']}` on {claim['host']} holds the lease of `{self.shown()}`",
                 hint=f"wait for it to end; if it died, the lease ends at {until:%H:%M} UTC",
@@ -442,7 +434,7 @@ class InBucket(Folder):
         """
         name = f"locks/{number}.json"
         try:
-            found = self._read(name)
+            found = self.objects.document(name)
             claim = {key: str(found[key]) for key in ("command", "host", "machine", "until")}
             return claim, datetime.fromisoformat(claim["until"]).astimezone(UTC)
         except (KeyError, TypeError, ValueError):
@@ -452,9 +444,9 @@ class InBucket(Folder):
         """Make sure that the lease is still ours, and goes on; nothing where this command has none."""
         if not self._lease:
             return
-        if self._newest_lock() != self._lease:
-            raise BusyError("the lease ended, and another machine has taken it over", hint=_AGAIN)
+        if self.objects.newest("locks") != self._lease:
+            raise BusyError("the lease ended, and another machine has taken it over", hint=AGAIN)
         claim, until = self._claimed(self._lease)
         if until - datetime.now(UTC) < _HELD / 2:
             content = files.json_text(self._claim(claim["command"], _HELD)).encode()
-            self._bucket.put(self._key(f"locks/{self._lease}.json"), content)
+            self.objects.put(f"locks/{self._lease}.json", content)

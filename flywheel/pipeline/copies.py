@@ -45,13 +45,14 @@ def note_copy(ctx: Context, verb: str, to: str, about: Mapping[str, Any]) -> Non
     """
     facts = {name: about[name] for name in ("round", "adapter_sha256", "rows") if about.get(name) is not None}
     entry = {"at": ctx.clock().isoformat(), "verb": verb, "to": to, **facts}
-    hash_chain.append(ctx.registry.root / HANDED_OUT, entry, head=None)
+    ctx.registry.record(HANDED_OUT, entry)
 
 
 def left_elsewhere(ctx: Context, rounds: Collection[int]) -> list[str]:
     """Return a sentence on each copy of these rounds that is still outside: served, in a folder, or on a hub.
 
-    A folder counts while it holds the adapter. A hub keeps what a later push has replaced, so it always counts.
+    A folder counts while it holds the adapter, or where another machine may have it. A hub keeps what a later push has
+    replaced, so it always counts.
     """
     served = {entry["url"]: entry for entry in ledger(ctx, DEPLOYMENTS)}
     sentences = [
@@ -62,7 +63,8 @@ def left_elsewhere(ctx: Context, rounds: Collection[int]) -> list[str]:
     copies = {(entry["to"], entry["round"]): entry for entry in ledger(ctx, HANDED_OUT) if entry["round"] in rounds}
     for (to, number), entry in sorted(copies.items()):
         hub = "://" in to
-        if hub or _holds(Path(to), entry["adapter_sha256"]):
+        unseen = ctx.registry.shared.elsewhere and not Path(to).exists()  # of another machine, perhaps
+        if hub or unseen or _holds(Path(to), entry["adapter_sha256"]):
             data = f" with {count(entry['rows'], 'row')}" if "rows" in entry else ""
             history = ", from its history too" if hub else ""
             sentences.append(f"round {number} was {entry['verb']} {to} on {entry['at'][:10]}{data}: remove it{history}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from flywheel.io import files
@@ -75,6 +76,15 @@ def differences(pointer: Mapping[str, object], aliases: Aliases) -> list[str]:
         for name in ALIASES
         if stands[name] != aliases[name]
     ]
+
+
+def stamp(path: Path) -> tuple[int, int, int]:
+    """Return what changes with a file, which is always replaced by another."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return (0, 0, 0)
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
 def _entry(line: str) -> dict[str, Any]:

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -64,10 +65,12 @@ class CandidateLedger:
 
     Args:
         root: the rounds folder.
+        record: appends an entry to a ledger there, by its file's name, and returns the line's hash.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, record: Callable[[str, Mapping[str, Any]], str]) -> None:
         self._path = root / "candidates.jsonl"
+        self._record = record
         self._spent = root / "spent.jsonl"  # of versions that let a decision use a task once
 
     def entries(self) -> list[LedgerEntry]:
@@ -156,7 +159,7 @@ class CandidateLedger:
 
     def append(self, entry: LedgerEntry) -> str:
         """Append a line and return its hash."""
-        return hash_chain.append(self._path, entry.model_dump(mode="json", exclude={"previous_sha256"}), head=None)
+        return self._record(self._path.name, entry.model_dump(mode="json", exclude={"previous_sha256"}))
 
     def trained(self, number: int, candidate_sha256: str, protocol_sha256: str, files_sha256: str = "") -> None:
         """Record what training left and what it will be decided by, unless that is what it left last."""

@@ -8,6 +8,8 @@
     rounds/canary/             the looks at canaries, one file a pair of policies
     rounds/0012/               manifest.json config.toml data/ adapter/ eval/ metrics.jsonl train.log report.html
 
+Of a store in a bucket this folder is a copy of what is there (`flywheel.registry.shared`).
+
 A decision is written to promotions.jsonl first and the alias moves second; `recover` finishes a move that a kill cut
 off. The champion alias is therefore valid at every instant: it names the old round or the new one. The pointer's file
 also keeps the hash of the decision that moved it, so that decisions cannot be changed or cut off unseen; which rounds
@@ -16,8 +18,7 @@ it names follows from the decisions (`flywheel.registry.aliases`).
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from pydantic import ValidationError
 
 from flywheel.errors import StoreError, UsageError
 from flywheel.io import files, hash_chain
+from flywheel.io.places import Folder, InBucket
 from flywheel.records import Certificate, EvalReport, Promotion, RoundManifest, Verdict, canonical_json
 from flywheel.registry.aliases import (
     ALIASES,
@@ -36,9 +38,12 @@ from flywheel.registry.aliases import (
     differences,
     moved,
     replayed,
+    stamp,
     written,
 )
 from flywheel.registry.candidates import Candidate, CandidateLedger
+from flywheel.registry.round_files import other_problems, weights_problem
+from flywheel.registry.shared import RoundsHere, SharedRounds
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 DATASET = "data/train.jsonl"  # a round's training rows
@@ -56,16 +61,55 @@ class Registry:
 
     Args:
         root: the rounds folder.
+        place: where the store is; in a bucket, rounds and ledgers are there too.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, place: Folder | None = None) -> None:
         self.root = root
-        self.candidates = CandidateLedger(root)
+        self.shared = SharedRounds(root, place) if isinstance(place, InBucket) else RoundsHere()
+        self.candidates = CandidateLedger(root, self.record)
         self._known: tuple[object, Aliases] | None = None
 
-    def folder(self, number: int) -> Path:
-        """Return a round's folder."""
+    def refresh(self, *, alone: bool) -> bool:
+        """Bring what other machines have done; return whether a user was forgotten there."""
+        before = len(hash_chain.lines_of(self._forgotten))
+        if self.shared.bring(alone=alone):
+            self._known = None
+        return len(hash_chain.lines_of(self._forgotten)) > before
+
+    def share(self, *, forgetting: bool = False) -> None:
+        """Let other machines have what was done here; in a bucket under the lease, also remove what is no longer named.
+
+        Raises:
+            BusyError: another machine has changed the same round.
+        """
+        if not self.shared.elsewhere:
+            return
+        lines, kept = hash_chain.lines_of(self._decisions), self._pointer().get(HEAD)
+        counted = [number for number, line in enumerate(lines, 1) if files.hash_text(line) == kept]
+        finished = [manifest for n in self.numbers() if (manifest := self.manifest(n)).adapter_sha256]
+        self.shared.send(finished, {self._decisions.stem: counted[-1] if counted else 0})
+        self.shared.tidy(forgetting=forgetting)
+
+    def record(self, ledger: str, entry: Mapping[str, Any], *, head: str | None = None) -> str:
+        """Append an entry to a ledger's file, chained to the line before or to the kept `head`; return the line's hash.
+
+        Raises:
+            BusyError: the store is in a bucket, and another machine was first.
+        """
+        path = self.root / ledger
+        line = hash_chain.line_of(path, entry, head=head)
+        self.shared.add(ledger.removesuffix(".jsonl"), line)
+        files.append_line(path, line)
+        return files.hash_text(line)
+
+    def _at(self, number: int) -> Path:
         return self.root / f"{number:04d}"
+
+    def folder(self, number: int) -> Path:
+        """Return a round's folder, with all but the adapter in it."""
+        self.shared.fetch(number, adapter=False)
+        return self._at(number)
 
     def numbers(self) -> list[int]:
         """Return the rounds that have a manifest, in order."""
@@ -88,7 +132,7 @@ class Registry:
             UsageError: there is no such round.
             StoreError: its manifest is damaged.
         """
-        path = self.folder(number) / "manifest.json"
+        path = self._at(number) / "manifest.json"
         if not path.exists():
             known = self.numbers()
             hint = f"rounds: {', '.join(map(str, known))}" if known else "`flywheel train` makes the first one"
@@ -105,7 +149,7 @@ class Registry:
 
     def save(self, manifest: RoundManifest) -> RoundManifest:
         """Write a round's manifest, atomically, and return it."""
-        files.write_json(self.folder(manifest.round) / "manifest.json", manifest.model_dump(mode="json"))
+        files.write_json(self._at(manifest.round) / "manifest.json", manifest.model_dump(mode="json"))
         return manifest
 
     def trained(self) -> list[int]:
@@ -116,11 +160,14 @@ class Registry:
         """Return the round that `train` makes next: the first unfinished one, else a new one."""
         numbers = self.numbers()
         unfinished = [n for n in numbers if not self.manifest(n).adapter_sha256]
-        return unfinished[0] if unfinished else (numbers or [0])[-1] + 1
+        return unfinished[0] if unfinished else max([*numbers, *self.shared.taken()], default=0) + 1
 
     def adapter(self, number: int | None) -> Path | None:
         """Return the adapter folder of a round, or None for the base model."""
-        return None if number is None else self.folder(number) / "adapter"
+        if number is None:
+            return None
+        self.shared.fetch(number, adapter=True)
+        return self._at(number) / "adapter"
 
     def sound_adapter(self, number: int | None) -> Path | None:
         """Return the adapter folder, as `adapter` does, after checking its files against the round's manifest.
@@ -144,7 +191,7 @@ class Registry:
 
         Where the pointer's last decision is not in the file, which `problems` reports, it is what the pointer names.
         """
-        stamps = [_stamp(path) for path in (self._pointer_file, self._decisions, self._forgotten)]
+        stamps = [stamp(path) for path in (self._pointer_file, self._decisions, self._forgotten)]
         if self._known is None or self._known[0] != stamps:
             decisions = decided(hash_chain.lines_of(self._decisions), self._head())
             aliases = replayed(decisions) if decisions is not None else written(self._pointer())
@@ -159,6 +206,9 @@ class Registry:
     def _head(self) -> str | None:
         """Return the hash of the decision that set the aliases, or None."""
         head = self._pointer().get(HEAD)
+        if self.shared.elsewhere:  # where others decide too: the last line that follows from the one known here
+            hashes = [files.hash_text(line) for line in hash_chain.lines_of(self._decisions)]
+            head = hashes[-1] if hashes and head in {*hashes, None} else head
         return head if isinstance(head, str) else None
 
     @property
@@ -192,11 +242,12 @@ class Registry:
         files.point_to(self.root / LINK, self._link_target(champion))
 
     def _link_target(self, champion: int | None) -> Path | None:
-        adapter = self.adapter(champion)
-        return adapter.relative_to(self.root) if adapter is not None else None
+        return self._at(champion).relative_to(self.root) / "adapter" if champion is not None else None
 
     def misplaced(self) -> list[str]:
         """Return where the pointer's file and the champion's link differ from the decisions; `recover` mends it."""
+        if self.shared.elsewhere and self._pointer().get(HEAD) != self._head():
+            return []  # another machine has decided since
         link, target = self.root / LINK, self._link_target(self.champion)
         leads = link.readlink() if link.is_symlink() else None
         elsewhere = leads != target if leads is not None else link.exists()
@@ -299,7 +350,8 @@ class Registry:
         entry, head = promotion.model_dump(mode="json"), self._head()
         coming = files.hash_text(hash_chain.line_of(self._decisions, entry, head=head))
         files.write_json(self._pointer_file, {**self.aliases(), **self._pointer(), COMING: coming})
-        head = hash_chain.append(self._decisions, entry, head=head)
+        self.share()  # a decision names nothing that others do not have
+        head = self.record(self._decisions.name, entry, head=head)
         chained = Promotion.model_validate_json(hash_chain.lines_of(self._decisions)[-1])
         self._apply(chained, head)
         return chained
@@ -307,8 +359,9 @@ class Registry:
     def _apply(self, promotion: Promotion, head: str) -> None:
         states = {"promoted": "promoted", "forced": "promoted", "held": "held"}
         if promotion.round in self.numbers():  # its folder may be gone; the decision is not
-            manifest = self.manifest(promotion.round)
-            self.save(manifest.model_copy(update={"state": states.get(promotion.decision, "retired")}))
+            manifest, state = self.manifest(promotion.round), states.get(promotion.decision, "retired")
+            if manifest.state != state:
+                self.save(manifest.model_copy(update={"state": state}))
         self.point(decided=head, **moved(self.aliases(), promotion.model_dump()))
 
     def recover(self) -> bool:
@@ -318,12 +371,27 @@ class Registry:
         or a link that was edited is set again from the decisions.
         """
         decisions, bad = self.readable()
+        if self.shared.elsewhere and decisions and not bad:
+            return self._recover_shared(decisions)
         if decisions and not bad and self._coming() and not hash_chain.breaks(self._decisions, head=None):
             self._apply(decisions[-1], hash_chain.head_of(self._decisions))
             return True
         if self._pointer():
             self.point()
         return False
+
+    def _recover_shared(self, decisions: Sequence[Promotion]) -> bool:
+        """Carry out all decisions here since the one that the pointer knows, of whatever machine."""
+        hashes = [files.hash_text(line) for line in hash_chain.lines_of(self._decisions)]
+        kept = self._pointer().get(HEAD)
+        known = hashes.index(str(kept)) + 1 if kept in hashes else 0
+        if (kept is not None and not known) or hash_chain.breaks(self._decisions, head=None):
+            return False  # which `problems` reports
+        for decision, sha256 in zip(decisions[known:], hashes[known:], strict=True):
+            self._apply(decision, sha256)
+        if known:
+            self.point()
+        return known < len(hashes)
 
     # --- candidates -----------------------------------------------------------------------------------------------
 
@@ -371,7 +439,7 @@ class Registry:
 
     def certify(self, certificate: Certificate) -> None:
         """Append a certificate, chained to the one before."""
-        hash_chain.append(self._forgotten, certificate.model_dump(mode="json"), head=None)
+        self.record(self._forgotten.name, certificate.model_dump(mode="json"))
 
     @property
     def _forgotten(self) -> Path:
@@ -413,24 +481,12 @@ class Registry:
         return self._head() is None and bool(hash_chain.lines_of(self._decisions)) and not self._coming()
 
     def _file_problems(self, number: int) -> list[str]:
-        manifest, weights = self.manifest(number), self.folder(number) / "adapter" / ADAPTER_WEIGHTS
-        if manifest.erased:
-            return [f"the adapter of round {number} was removed: {manifest.erased}"]
-        if not weights.exists():
-            return [f"round {number} has no adapter file"]
-        if files.hash_file(weights) != manifest.adapter_sha256:
-            return [f"round {number}: the adapter file is not the one its manifest names"]
-        others = ((o, self.folder(number) / o.path) for o in manifest.outputs if not o.path.endswith(ADAPTER_WEIGHTS))
-        changed = sorted(o.path for o, path in others if not path.exists() or files.hash_file(path) != o.sha256)
-        problems = [f"round {number}: `{path}` is not the file its manifest names" for path in changed]
-        listed = {output.path for output in manifest.outputs} | {f"adapter/{ADAPTER_WEIGHTS}"}
-        inside = {path.relative_to(self.folder(number)).as_posix(): path for path in weights.parent.rglob("*")}
-        links = {name for name, path in {**inside, "adapter": weights.parent}.items() if path.is_symlink()}
-        unlisted = {name for name, path in inside.items() if name not in listed and (path.is_file() or name in links)}
-        added = unlisted if manifest.outputs else set()
-        problems += [f"round {number}: `{name}` is not a file of its manifest; remove it" for name in sorted(added)]
-        problems += [f"round {number}: `{name}` is a link, not a file" for name in sorted(links - added)]
-        return problems + self._manifest_problems(manifest)
+        manifest = self.manifest(number)
+        self.shared.fetch(number, adapter=not manifest.erased)
+        weights = self.folder(number) / "adapter" / ADAPTER_WEIGHTS
+        if problem := weights_problem(weights, manifest):
+            return [problem]
+        return [*other_problems(self.folder(number), weights, manifest), *self._manifest_problems(manifest)]
 
     def _manifest_problems(self, manifest: RoundManifest) -> list[str]:
         """Return whether a manifest names other files than were trained, or decided on."""
@@ -445,24 +501,3 @@ class Registry:
             for what, hashes in known
             if any(there and there != here for there, here in zip(hashes, mine, strict=True))
         ]
-
-
-def _stamp(path: Path) -> tuple[int, int, int]:
-    """Return what changes with a file, which is always replaced by another."""
-    try:
-        stat = path.stat()
-    except OSError:
-        return (0, 0, 0)
-    return stat.st_ino, stat.st_mtime_ns, stat.st_size
-
-
-def training_metrics(folder: Path) -> list[dict[str, Any]]:
-    """Return a round's logged training metrics, oldest first; a torn last line is skipped."""
-    path = folder / "metrics.jsonl"
-    rows = []
-    for line in files.lines(path.read_text(encoding="utf-8")) if path.exists() else []:
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            continue
-    return rows

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from flywheel.errors import StoreError
 from flywheel.records import LedgerEntry, Outcome
 from flywheel.registry.candidates import Candidate, CandidateLedger
+from flywheel.registry.registry import Registry
+
+if TYPE_CHECKING:
+    from flywheel.registry.candidates import Candidate, CandidateLedger
 
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> CandidateLedger:
-    return CandidateLedger(tmp_path)
+    return Registry(tmp_path).candidates
 
 
 def registered(ledger: CandidateLedger, name: str, *, number: int = 1) -> Candidate:
@@ -112,7 +117,7 @@ def test_a_changed_or_shortened_ledger_is_noticed(ledger: CandidateLedger, tmp_p
 
 
 def test_a_damaged_line_of_a_training_is_named(tmp_path: Path) -> None:
-    ledger = CandidateLedger(tmp_path)
+    ledger = Registry(tmp_path).candidates
     ledger.trained(1, "a", "")
     path = tmp_path / "candidates.jsonl"
     path.write_text(path.read_text().replace('"round":1', '"round":"x"'))

@@ -67,6 +67,8 @@ def collect(ctx: Context, kept: Kept | None = None, *, dry_run: bool = False) ->
                 ctx.store.place.remove(find.stored)
                 for path in find.paths:
                     _remove(path)
+        if not dry_run:
+            ctx.registry.share()
     count, size_bytes = (sum(getattr(row, name) for row in rows.values()) for name in ("count", "size_bytes"))
     return GcAnswer(dry_run=dry_run, rows=list(rows.values()), count=count, size_bytes=size_bytes)
 
@@ -145,7 +147,8 @@ def _adapters(ctx: Context, kept: Kept) -> Iterator[_Find]:
     tainted = ctx.registry.tainted
     for number in trained:
         folder = ctx.registry.folder(number) / "adapter"
-        if not folder.exists() or number in needed:
+        there = folder.exists() or (ctx.registry.shared.elsewhere and not ctx.registry.manifest(number).erased)
+        if not there or number in needed:
             continue
         if kept.tainted and number in tainted:
             yield _Find("tainted adapters", "trained on data of forgotten users", (folder,),

@@ -232,6 +232,7 @@ def _look(
     scored = {s.task_id for s in fresh["candidate"][head]} & due
     path = scores_path(folder, candidate.place, len(candidate.looks) + 1)
     sha256 = save_scores(path, fresh)
+    ctx.registry.share()  # a look's line names scores that other machines have
     counted = suites[0].fixed and lost  # its cases are the same at every look
     differences = {} if counted else paired_units(fresh["candidate"][head], fresh["baseline"][head])
     differences = {unit: difference for unit, difference in differences.items() if unit not in gone}

@@ -16,7 +16,7 @@ from flywheel.pipeline.context import Context
 from flywheel.pipeline.inspect.report import requests
 from flywheel.pipeline.pages.views import Shower
 from flywheel.records import EvalReport, MetricRow
-from flywheel.registry.registry import training_metrics
+from flywheel.registry.round_files import training_metrics
 from flywheel.report import SCORE_EDGES, Agreement, CaseRow, Histogram, PastRound, ReportData, SignalRow, build_report
 from flywheel.stats.paired import wilson
 

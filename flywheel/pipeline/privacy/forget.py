@@ -143,7 +143,7 @@ def _next(ctx: Context, mine: Belongings, tainted: set[int]) -> int:
     trained = [n for n in ctx.registry.numbers() if ctx.registry.manifest(n).adapter_sha256]
     unfinished = [n for n in ctx.registry.numbers() if n not in trained]
     clean = [n for n in unfinished if str(n) not in mine.rounds and n not in tainted]
-    return clean[0] if clean else (trained or [0])[-1] + 1
+    return clean[0] if clean else max([*trained, *ctx.registry.shared.taken()], default=0) + 1
 
 
 def _tainted(ctx: Context, mine: Belongings) -> list[TaintedRound]:
@@ -228,6 +228,7 @@ def _carry_out(ctx: Context, mine: Belongings, planned: Certificate, audits: dic
     erase.cleanse_audits(ctx, mine, audits)
     notes += erase.cleanse_pages(ctx)
     after = {name: _hashes(ctx).get(name, "") for name in planned.before}
+    ctx.registry.share(forgetting=True)
     final = {"after": after, "champion_after": ctx.registry.champion, "notes": [*planned.notes, *notes]}
     ctx.registry.certify(planned.model_copy(update=final))
     return ctx.registry.certificates()[-1]

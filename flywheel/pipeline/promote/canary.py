@@ -90,8 +90,8 @@ def watch(  # noqa: PLR0913 - one parameter an option
     sides = _sides(ctx, logs, old, new, key)
     names = (old or policy_of(sides[0]) or logs[0].name, new or policy_of(sides[1]) or logs[-1].name)
     scored, outcome, notes = scored_sides(sides)
-    path = ctx.registry.root / "canary" / f"{content_id('canary', *names)[:12]}.jsonl"
-    nights = _nights(path)
+    ledger = f"canary/{content_id('canary', *names)[:12]}.jsonl"
+    nights = _nights(ctx.registry.root / ledger)
     known = {episode for night in nights for episode in night["attempts"]}
     earlier = [read_attempts([path], ctx.config, ctx.project, key) for path in before]
     earlier = earlier if outcome == "recorded" else [by_probability(log) for log in earlier]
@@ -99,7 +99,7 @@ def watch(  # noqa: PLR0913 - one parameter an option
     fresh = _look(scored, [a for log in earlier for a in log.attempts], known, began)
     if fresh.old or fresh.new or fresh.before:
         entry = {"night": len(nights) + 1, "old": names[0], "new": names[1], **fresh._asdict()}
-        hash_chain.append(path, entry, head=None)
+        ctx.registry.record(ledger, entry)
         nights.append(entry)
     waiting = sum(a.score is None for log in scored for a in log.attempts)
     if waiting:

@@ -1,8 +1,8 @@
 """Publishing the current tables as Delta tables over the store's own parts, so that other programs open them.
 
-In: the store. Out: `tables/<table>/_delta_log/<version>.json`: lines of JSON that name parts, as the Delta protocol
-(version 1 for readers, 2 for writers) has them. Nothing is copied. The store's snapshots stay the commit; a log is one
-table's history of what was published, and holds no value of any row: no statistics, no times.
+In: the store, in a folder or a bucket. Out: `tables/<table>/_delta_log/<version>.json`: lines of JSON that name parts,
+as the Delta protocol (version 1 for readers, 2 for writers) has them. Nothing is copied. The store's snapshots stay the
+commit; a log is one table's history of what was published, and holds no value of any row: no statistics, no times.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from uuid import UUID
 import polars as pl
 
 from flywheel.contracts import polars_schema
-from flywheel.errors import StoreError, UsageError
+from flywheel.errors import StoreError
 from flywheel.io import files
+from flywheel.io.places import Folder
 from flywheel.pipeline.build.registry import stage_of
 from flywheel.records import TABLES, Row, canonical_json
 from flywheel.results.data import PublishAnswer, PublishedTable
@@ -39,10 +40,8 @@ def publish(store: Store) -> PublishAnswer:
 
     Raises:
         StoreError: a part or a log is missing or damaged.
-        UsageError: the store is in a bucket.
+        BusyError: the store is in a bucket, and another machine has published since this command began.
     """
-    if store.place.shared:
-        raise UsageError("tables of a store in a bucket are not published", hint="their parts are Parquet: read those")
     return PublishAnswer(tables=_published(store, TABLES))
 
 
@@ -52,7 +51,7 @@ def republish(store: Store) -> None:
     Raises:
         StoreError: a part or a log is missing or damaged.
     """
-    _published(store, [name for name in TABLES if (store.root / "tables" / name / _LOG).is_dir()])
+    _published(store, [name for name in TABLES if store.place.published(f"tables/{name}/{_LOG}")])
 
 
 def _published(store: Store, names: Iterable[str]) -> list[PublishedTable]:
@@ -65,17 +64,17 @@ def _published(store: Store, names: Iterable[str]) -> list[PublishedTable]:
         for part in parts:
             if problem := store.damage(part):
                 raise StoreError(f"a part of table {name} is {problem}: `{part.path}`", hint=way_out(name))
-        folder = store.root / "tables" / name
-        version = _publish_table(folder, name, parts, snapshot.number)
-        tables.append(PublishedTable(table=name, folder=str(folder), version=version, rows=snapshot.rows(name)))
+        version, shown = _publish_table(store.place, name, parts, snapshot.number), store.place.shown(f"tables/{name}")
+        tables.append(PublishedTable(table=name, folder=shown, version=version, rows=snapshot.rows(name)))
     return tables
 
 
-def _publish_table(folder: Path, name: str, parts: Sequence[Part], snapshot: int) -> int:
+def _publish_table(place: Folder, name: str, parts: Sequence[Part], snapshot: int) -> int:
     """Append a version if the table's parts or columns have changed; return the newest version's number."""
-    versions = sorted(path for path in (folder / _LOG).glob("*.json") if path.stem.isdigit())
+    log = f"tables/{name}/{_LOG}"
+    versions = [version for version in place.published(log) if Path(version).stem.isdigit()]
     there, columns = set[str](), ""
-    for action in (action for path in versions for action in files.read_rows(path)):
+    for action in (action for version in versions for action in place.rows(version)):
         there |= {action["add"]["path"]} if "add" in action else set()
         there -= {action["remove"]["path"]} if "remove" in action else set()
         columns = action["metaData"]["schemaString"] if "metaData" in action else columns
@@ -91,7 +90,7 @@ def _publish_table(folder: Path, name: str, parts: Sequence[Part], snapshot: int
         *_added({path: part for path, part in here.items() if path not in there}),
     ]
     text = "".join(json.dumps(action, sort_keys=True, separators=(",", ":")) + "\n" for action in actions)
-    files.atomic_write(folder / _LOG / f"{len(versions):020}.json", text)
+    place.publish(f"{log}/{len(versions):020}.json", text)
     return len(versions)
 
 

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from flywheel.errors import FlywheelError, StoreError, UsageError
-from flywheel.io import hash_chain
 from flywheel.pipeline.context import Context, served_name
 from flywheel.pipeline.copies import DEPLOYMENTS, ledger
 from flywheel.pipeline.serve.vllm import Served, Server
@@ -59,7 +58,7 @@ def deploy_vllm(
         probe=finish_reason,
         at=ctx.clock().isoformat(),
     )
-    hash_chain.append(ctx.registry.root / DEPLOYMENTS, answer.model_dump(mode="json"), head=None)
+    ctx.registry.record(DEPLOYMENTS, answer.model_dump(mode="json"))
     return answer
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.pipeline.context import Context, served_name
 from flywheel.records import RoundManifest
-from flywheel.registry.registry import training_metrics
+from flywheel.registry.round_files import training_metrics
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -54,6 +54,7 @@ def train_round(
         manifest = ctx.registry.manifest(number)
     else:
         refuse_before_attempts(ctx, number, reason)
+        ctx.registry.shared.claim(number)
         to_race = plan is not None and plan.race is not None and plan.race.winner is None
         planned = make_plan(ctx, number, remembered=not to_race)
         _refuse_other(plan, planned.plan)
