@@ -38,6 +38,7 @@ _TASK = (
     "taskKey", "taskId", "datasetItemId", "exampleId", "scenarioId", "problemId", "questionId",
 )  # fmt: skip
 _TIME = ("timestamp", "ts", "created_at", "createdAt", "created", "start_time", "startTime", "time")
+_ATTEMPT = ("id", "trajectory_id", "rollout_id", "attempt_id", "sample_id", "uuid")
 
 
 _MEANINGS = {
@@ -77,6 +78,13 @@ def conversation_of(history: list[Message], user: str | None) -> str:
     if opening is None:
         return "chat-" + content_id("history", history, user)
     return "chat-" + content_id(system, opening, user)
+
+
+def attempt_of(record: Mapping[str, Any], history: list[Message], source: Source) -> str:
+    """Name an attempt that is one record, by its words and by the id and time that the record has, if any."""
+    named = [ident(record[name]) for name in _ATTEMPT if record.get(name) is not None]
+    when = [source["ts"].isoformat()] if source["ts"] else []
+    return "chat-" + content_id("transcript", history, source["user"], source["task_key"], *named, *when)
 
 
 def spoken(history: list[Message], source: Source, extra: Mapping[str, Any], *, seen: int = 0) -> Iterator[Event]:

@@ -150,13 +150,13 @@ def nameless_calls(message: Mapping[str, Any]) -> int:
     return len(calls) - len(calls_of(message)) if isinstance(calls, list) else 0
 
 
-def _signature(message: Mapping[str, Any]) -> tuple[str, str, list[str]]:
+def signature_of(message: Mapping[str, Any]) -> tuple[str, str, tuple[str, ...]]:
     """Return what identifies a message in a repeated history: ids, names, statuses and reasoning may be left out."""
     content = message.get("content")
     text = content.strip() if isinstance(content, str) else ""
-    return message.get("role", ""), text, [call_key(c) for c in calls_of(message)]
+    return message.get("role", ""), text, tuple(call_key(c) for c in calls_of(message))
 
 
 def same_message(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether two messages are the same, also where one record leaves ids out."""
-    return one == other or (one.get("role") == other.get("role") and _signature(one) == _signature(other))
+    return one == other or (one.get("role") == other.get("role") and signature_of(one) == signature_of(other))

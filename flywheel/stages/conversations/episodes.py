@@ -36,6 +36,7 @@ from flywheel.stages.conversations.transcript import UNSTEPPED, Transcript, read
 REQUEST_WORDS, REQUEST_MESSAGES = 10, 4  # words that make a request, within so many messages
 _LOGPROBS = '"completion_logprobs":['  # as canonical JSON writes a list that is there
 _LATER = ("feedback", "outcome")  # not part of the conversation itself
+_PLACE = ("seq", "source_file", "source_line", "event_id")  # what orders events of one time
 _BIG_INTEGER = r"[:,\[]\s*-?\d{19,}"
 
 
@@ -59,6 +60,7 @@ class _Row(NamedTuple):
     exact: bool
     source_format: str
     source_file: str
+    source_line: int
 
 
 class _Log(NamedTuple):
@@ -126,9 +128,9 @@ def _conversations(events: pl.DataFrame) -> Iterator[_Log]:
     ordered = (
         events.unique(["conversation_id", "event_id"], keep="first")
         .with_columns(exact=pl.col("payload").str.contains(_BIG_INTEGER))
-        .sort("conversation_id", "seq", "event_id")
+        .sort("conversation_id", *_PLACE)
         .with_columns(order=pl.coalesce("ts", happened.forward_fill().over("conversation_id")))
-        .sort("conversation_id", "order", "seq", "event_id", nulls_last=False)
+        .sort("conversation_id", "order", *_PLACE, nulls_last=False)
         .select(_Row._fields)
     )
     rows: list[_Row] = []
@@ -152,6 +154,7 @@ def _event(row: _Row) -> Event:
         row.tool_call_id,
         payload if isinstance(payload, dict) else {},
         row.ids,
+        f"{row.source_file}:{row.source_line}",
     )
 
 
@@ -164,7 +167,7 @@ def _episode(
     model = _commonest(row.model for row in acting) or _commonest(row.model for row in log.rows)
     policy, policy_rule = _policy(log, acting, model, names)
     times = [row.ts for row in log.rows if row.ts is not None and row.kind not in _LATER]
-    policies = {row.policy for row in acting if row.policy}
+    policies = {row.policy or row.model for row in acting} - {None}
     tags = transcript.tags | ({"mixed_policies"} if len(policies) > 1 else set())
     tags |= {"logprobs"} if all(row.kind == "model_call" and _LOGPROBS in row.payload for row in acting) else set()
     usage = transcript.usage

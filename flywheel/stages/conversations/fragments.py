@@ -28,6 +28,7 @@ class Event(NamedTuple):
     tool_call_id: str | None
     payload: dict[str, Any]
     ids: Sequence[str] = ()
+    record: str = ""  # of which log it is; '' where that is not known
 
 
 def join_fragments(events: Sequence[Event]) -> list[Event]:

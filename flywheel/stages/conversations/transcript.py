@@ -23,6 +23,7 @@ from flywheel.stages.conversations.bare import name_bare_arguments
 from flywheel.stages.conversations.duplicates import calls_of, merge_duplicates, nameless_calls, same_message
 from flywheel.stages.conversations.fragments import Event, join_fragments
 from flywheel.stages.conversations.results import OpenCall, Result, Results
+from flywheel.stages.conversations.snapshots import without_repeats
 
 Messages = list[dict[str, Any]]
 Usage = dict[str, float]
@@ -72,7 +73,7 @@ def read_transcript(events: Sequence[Event]) -> Transcript:
     """Return the transcript of one conversation whose events are in order."""
     walker = _Walker()
     out, whole = walker.out, name_bare_arguments(join_fragments(events))
-    unique, out.repeated_calls = merge_duplicates(whole)
+    unique, out.repeated_calls = merge_duplicates(without_repeats(whole))
     logged = [_calls_in(stage) for stage in (events, whole, unique)]
     out.logged_calls = logged[0]
     out.uncounted.update({PIECES: logged[0] - logged[1], AGAIN: logged[1] - logged[2]})

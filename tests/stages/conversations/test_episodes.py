@@ -11,6 +11,7 @@ import pytest
 from flywheel.config import EpisodesConfig
 from flywheel.contracts import polars_schema
 from flywheel.funnel import Funnel
+from flywheel.project import Project
 from flywheel.records import Episode, LogEvent, Step
 from flywheel.stages.conversations.episodes import build_episodes
 from hypothesis import given
@@ -199,3 +200,54 @@ def test_counts_of_the_airline_log(tau_airline: Path) -> None:
         .agg(pl.col("reward").n_unique())
     )
     assert means.filter(pl.col("reward") > 1).height == 32
+
+
+def grown(*turns: int, times: bool = True, **named: str) -> list[dict[str, object]]:
+    """Return a chat as a database writes it, whole after so many turns."""
+    records: list[dict[str, object]] = []
+    for n, count in enumerate(turns):
+        messages: list[dict[str, object]] = []
+        for turn in range(count):
+            tool = {"id": f"c{turn}", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+            messages += [
+                {"role": "user", "content": f"{count} questions {turn}" if not named else f"question {turn}"},
+                {"role": "assistant", "tool_calls": [tool]},
+                {"role": "tool", "tool_call_id": f"c{turn}", "content": "ok"},
+                {"role": "assistant", "content": f"answer {turn}"},
+            ]
+        records.append({"messages": messages, **named, **({"created_at": 1_790_000_000 + n} if times else {})})
+    return records
+
+
+def test_what_a_growing_record_repeats_is_there_once(tmp_path: Path) -> None:
+    chats = {
+        "grows": (grown(1, 2, 3, session_id="grows"), [6]),
+        "asks again": (grown(1, 1, session_id="asks again"), [4]),
+        "saved twice": (grown(2, 2, session_id="saved twice"), [4]),
+        "attempts": (grown(2, 2), [4, 4]),
+        "one, told twice": (grown(3, 3, times=False), [6]),
+    }
+    for name, (records, _) in chats.items():
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    (tmp_path / "flywheel.toml").touch()
+    project = Project(tmp_path)
+    project.ingest(sorted(tmp_path.glob("*.jsonl")))
+    project.build(select="links")
+    project.build(select="episodes")
+    rows = project.query("SELECT conversation_id, n_steps, n_tool_calls FROM episodes ORDER BY ALL").to_pylist()
+    named = {row["conversation_id"]: row["n_steps"] for row in rows if not row["conversation_id"].startswith("chat-")}
+    assert named == {name: steps[0] for name, (_, steps) in chats.items() if name in named}
+    assert len(named) == 3
+    assert sorted(row["n_steps"] for row in rows if row["conversation_id"] not in named) == [4, 4, 6]
+    assert all(row["n_tool_calls"] * 2 == row["n_steps"] for row in rows)
+
+
+def test_events_of_one_time_stand_as_the_log_has_them() -> None:
+    talk = Talk("a")
+    for name in "abcdef":
+        talk.act(calls=[call(name, {}, name)])
+    events = events_of([talk]).with_columns(
+        ts=pl.lit(START), seq=pl.lit(1, pl.Int64), source_line=pl.int_range(pl.len()) + 1
+    )
+    _, steps = build_episodes(events.sample(fraction=1.0, shuffle=True, seed=3), CFG, Funnel())
+    assert steps["tool_names"].to_list() == [[name] for name in "abcdef"]

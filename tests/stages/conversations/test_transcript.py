@@ -14,7 +14,7 @@ SYSTEM = {"role": "system", "content": "Help."}
 
 
 def read(talk: Talk) -> Transcript:
-    names = [name for name in Event._fields if name != "payload"]
+    names = [name for name in Event._fields if name not in {"payload", "record"}]
     rows = [{name: row[name] for name in names} | {"payload": json.loads(row["payload"])} for row in talk.rows]
     return read_transcript([Event(**row) for row in rows])
 

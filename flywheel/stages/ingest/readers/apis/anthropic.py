@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flywheel.reading.events import Event, source_of, spoken
+from flywheel.reading.events import Event, attempt_of, source_of, spoken
 from flywheel.reading.feedback import judgements
 from flywheel.reading.messages import tool_schemas
 from flywheel.reading.pairs import pair_of
 from flywheel.reading.reader import reader
 from flywheel.reading.values import as_dict, as_list, embedded
-from flywheel.records import content_id
 from flywheel.stages.ingest.readers.apis._dialects.calls import call_events
 from flywheel.stages.ingest.readers.apis._dialects.claude import CLAUDE, claude_history, is_message
 
@@ -50,12 +49,12 @@ def _transcript(record: Mapping[str, Any]) -> Iterator[Event]:
     history = claude_history(record)
     source = source_of(as_dict(embedded(record.get("metadata"))), record)
     if source["conversation_id"] is None:
-        source["conversation_id"] = "chat-" + content_id("transcript", history, source["user"], source["task_key"])
+        source["conversation_id"] = attempt_of(record, history, source)
     tools = tool_schemas(record.get("tools"))
     yield from spoken(history, source, {"tools": tools} if tools else {})
     yield from judgements(record, source, None)
 
 
 READER = reader(
-    "anthropic", 4, "Messages API logs", marks=[(0.95, _is_pair), (0.9, is_message), (0.7, _is_transcript)], read=_read
+    "anthropic", 5, "Messages API logs", marks=[(0.95, _is_pair), (0.9, is_message), (0.7, _is_transcript)], read=_read
 )

@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flywheel.reading.events import Event, acted, source_of
+from flywheel.reading.events import Event, acted, attempt_of, source_of
 from flywheel.reading.feedback import judgements
 from flywheel.reading.messages import Message, messages, name_results, tool_schemas
 from flywheel.reading.pairs import Pair, pair_of
 from flywheel.reading.reader import reader
 from flywheel.reading.streams import is_chunk
 from flywheel.reading.values import as_dict, as_list, embedded, ident, number
-from flywheel.records import content_id
 from flywheel.stages.ingest.readers.apis._dialects.calls import call_events
 from flywheel.stages.ingest.readers.apis._dialects.chat import CHAT, choices, completed
 from flywheel.stages.ingest.readers.apis._dialects.openai_files import chunk_event, is_preference, preference
@@ -87,11 +86,11 @@ def _apart(pair: Pair) -> Iterator[Pair]:
 
 
 def _transcript(record: Mapping[str, Any]) -> Iterator[Event]:
-    """A transcript is one attempt: the same words twice are the same attempt, any other words another one."""
+    """A transcript is one attempt: the same words of one name and time are the same one, any other words another."""
     history, actions = _weighed(record["messages"])
     source = source_of(as_dict(embedded(record.get("metadata"))), record)
     if source["conversation_id"] is None:
-        source["conversation_id"] = "chat-" + content_id("transcript", history, source["user"], source["task_key"])
+        source["conversation_id"] = attempt_of(record, history, source)
     tools = tool_schemas(record.get("tools") or record.get("functions"))
     yield from acted(history, actions, source, {"tools": tools} if tools else {})
     yield from judgements(record, source, None)
@@ -115,7 +114,7 @@ def _weighed(value: Any) -> tuple[list[Message], set[int]]:
 
 READER = reader(
     "openai",
-    4,
+    5,
     "logs and files of Chat Completions",
     marks=[(0.95, _is_call), (0.9, _is_response), (0.6, _is_transcript)],
     read=_read,
