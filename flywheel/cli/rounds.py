@@ -153,6 +153,7 @@ def _card_rows(card: DataCard, *, grouped: bool) -> list[list[str]]:
         ["tokens", f"median {unit[:-1]} {card.median_tokens:,}, longest {card.longest_tokens:,}; {loss}"],
         ["from", f"{builders}logs {_most_common(card.sources)}; policies {policies}; {users}"],
         ["template", card.rendering],
+        *([["images", card.unseen]] if card.unseen else []),
         *cut,
     ]
 

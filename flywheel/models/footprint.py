@@ -41,7 +41,8 @@ PASS_TOKENS = {"cpu": 2048, "cuda": 32_768}
 class Decoder:
     """Sizes of a base model."""
 
-    linear: dict[str, tuple[int, int]]  # of linear layers that may get an adapter: name: (out, in)
+    folder: Path
+    linear: dict[str, tuple[int, int]]  # of linear layers that may get an adapter: name in the files: (out, in)
     others: int  # numbers outside of them: embeddings, head, norms
     layers: int
     hidden: int
@@ -68,6 +69,7 @@ class Decoder:
         experts = int(config.get("num_experts_per_tok") or 1)
         inner = int(config.get("moe_intermediate_size") or config.get("intermediate_size") or 4 * hidden)
         return cls(
+            folder=folder,
             linear=linear,
             others=every - sum(math.prod(shape) for shape in linear.values()),
             layers=_size(config, "num_hidden_layers", "n_layer", "n_layers"),
@@ -81,22 +83,45 @@ class Decoder:
     def adapted(self, lora: LoraConfig) -> dict[str, tuple[int, int]]:
         """Return the layers that get an adapter, as PEFT chooses them.
 
+        The files of some families name layers otherwise than the model that transformers builds of them, so that an
+        expression, or a name that the files lack, is looked for in the latter.
+
         Raises:
             ConfigError: a name is that of no layer, or the expression matches none.
         """
         wanted = lora.target_modules
         if wanted == "all-linear" or not self.linear:  # of layers that are not known nothing can be missed
             return self.linear
-        names = [wanted] if isinstance(wanted, str) else wanted
-        found = {name: [layer for layer in self.linear if _is_meant(name, layer, wanted)] for name in names}
+        names, linear = [wanted] if isinstance(wanted, str) else wanted, self.linear
+        in_files = (any(_is_meant(name, layer, wanted) for layer in linear) for name in names)
+        if isinstance(wanted, str) or not all(in_files):
+            linear = _built(self.folder) or linear
+        found = {name: [layer for layer in linear if _is_meant(name, layer, wanted)] for name in names}
         for name, layers in found.items():
             if not layers:
-                have = ", ".join(sorted({layer.rpartition(".")[2] for layer in self.linear}))
+                have = ", ".join(sorted({layer.rpartition(".")[2] for layer in linear}))
                 raise ConfigError(
                     f"train.lora.target_modules: no layer of the base model is `{name[:80]}`",
                     hint=f'its layers: {have}; "all-linear" takes all',
                 )
-        return {layer: self.linear[layer] for layers in found.values() for layer in layers}
+        return {layer: linear[layer] for layers in found.values() for layer in layers}
+
+
+def _built(folder: Path) -> dict[str, tuple[int, int]]:
+    """Return the linear layers of the model that transformers builds, without weights; none where it builds none."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers.pytorch_utils import Conv1D
+
+    try:
+        config = AutoConfig.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+    except (ValueError, KeyError, TypeError, AttributeError, ImportError, OSError):
+        return {}
+    linear = {name: layer for name, layer in model.named_modules() if isinstance(layer, torch.nn.Linear | Conv1D)}
+    shapes = {name: (layer.weight.shape[0], layer.weight.shape[1]) for name, layer in linear.items()}
+    return {name: shape for name, shape in shapes.items() if _IN_A_LAYER.search(name)}
 
 
 def _size(config: Mapping[str, Any], *names: str) -> int:

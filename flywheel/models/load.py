@@ -239,6 +239,11 @@ def base_folder(cfg: ModelConfig) -> Path:
     return _dequantised(info) if info.is_gguf else info.path
 
 
+def sees(cfg: ModelConfig) -> bool:
+    """Return whether a base model reads images too."""
+    return "vision_config" in read_json(base_folder(cfg) / "config.json")
+
+
 def is_of_hub(cfg: ModelConfig) -> bool:
     """Return whether the base model is named by its name on a hub."""
     path = Path(cfg.base).expanduser()

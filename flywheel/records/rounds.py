@@ -148,6 +148,7 @@ class DataCard(Record):
         description="Rows that are new; older (an earlier round was trained on them); replayed (older, with the start "
         "policy's own good action); attempted (of attempts that the champion made again); golden (the user's own).",
     )
+    unseen: str = Field(default="", description="Steps refused because they need an image, and why; '' for none.")
     sources: dict[str, int] = Field(description="Rows by format of their log.")
     policies: dict[str, int] = Field(description="Rows by the policy that acted.")
     builders: dict[str, int] = Field(description="Pairs by builder.")

@@ -84,6 +84,20 @@ def test_a_second_copy_of_the_weights_is_not_counted(tiny_model: Path, tmp_path:
     assert footprint(twice).estimate(1, 512) == footprint(tiny_model).estimate(1, 512)
 
 
+def test_layers_whose_files_name_them_otherwise_are_found_as_peft_finds_them(tiny_model: Path, tmp_path: Path) -> None:
+    """As those of vision models, whose text layers transformers renames."""
+    from safetensors.torch import load_file, save_file
+
+    renamed = shutil.copytree(tiny_model, tmp_path / "renamed")
+    weights = load_file(renamed / "model.safetensors")
+    save_file({f"language_model.{name}": w for name, w in weights.items()}, renamed / "model.safetensors")
+    expression = {"target_modules": r"model\.layers\.\d+\.self_attn\.[qv]_proj"}
+    named = footprint(tiny_model, lora={"target_modules": ["q_proj", "v_proj"]}).estimate(1, 512)
+    assert footprint(renamed, lora=expression).estimate(1, 512) == named
+    with pytest.raises(ConfigError, match="no layer of the base model is"):
+        footprint(renamed, lora={"target_modules": r"language_model\.model\..*q_proj"})
+
+
 @pytest.mark.parametrize(
     ("targets", "message"),
     [(["q_proj", "qq"], "no layer of the base model is `qq`"), ("(", "not a regular expression"), ("x", "is `x`")],

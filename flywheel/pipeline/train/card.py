@@ -11,12 +11,15 @@ from typing import Any
 
 import polars as pl
 
+from flywheel.models.load import sees
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.train.length import Fitted
 from flywheel.pipeline.train.mix import mix_of
+from flywheel.present import count
 from flywheel.records import DataCard
 from flywheel.records.methods import EXAMPLES, GROUPS, PAIRS, SCENARIOS, Dataset
+from flywheel.stages.datasets.context import NEEDS_IMAGE
 
 
 def make_card(ctx: Context, fitted: Fitted, dataset: Dataset) -> DataCard:
@@ -40,8 +43,23 @@ def make_card(ctx: Context, fitted: Fitted, dataset: Dataset) -> DataCard:
         mean_trained=_means(sides),
         longer_wins=longer_wins(sides),
         mix=mix_of(fitted.rows),
+        unseen=_unseen(ctx),
         **_origins(ctx, fitted.rows, dataset),
     )
+
+
+def _unseen(ctx: Context) -> str:
+    """Return how many steps are in no row because they need an image, and why that is so with this base model."""
+    snapshot = ctx.store.current("examples")  # which counts every step
+    refused = snapshot.funnel.get(f"dropped: {NEEDS_IMAGE}", 0) if snapshot is not None else 0
+    if not refused:
+        return ""
+    why = (
+        "the base model sees, but of a log's images only hash and size are kept, so no prompt could show them"
+        if sees(ctx.config.model)
+        else "the base model reads text alone"
+    )
+    return f"{count(refused, 'step')} with images refused: {why}"
 
 
 def _origins(ctx: Context, rows: Sequence[dict[str, Any]], dataset: Dataset) -> dict[str, Any]:

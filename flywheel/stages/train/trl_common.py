@@ -304,14 +304,19 @@ def finish(
     if first():
         _write_adapter(spec, trainer.model)
     together()
-    curve = stop.curve()
+    curve, arguments = stop.curve(), trainer.args
+    passes = {"pass_rows": arguments.per_device_train_batch_size, "recomputed": arguments.gradient_checkpointing}
     within = [step for step, kl in curve if kl <= stop.limit]
     return TrainResult(
         steps=max(within, default=0),
         stopped="kl" if len(within) < len(curve) else "steps",
         kl=curve,
         tokens=tokens,
-        checks={**checks, **({"weights_held": round(held(trainer.model), 4)} if world() > 1 else {})},
+        checks={
+            **checks,
+            **{name: float(value) for name, value in passes.items()},
+            **({"weights_held": round(held(trainer.model), 4)} if world() > 1 else {}),
+        },
         timings_s={"training": round(time.monotonic() - started, 3), "distance": round(stop.seconds, 3)},
         versions={name: version(name) for name in _VERSIONS},
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +27,11 @@ def project(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path, sample_l
     folder = tmp_path_factory.mktemp("start")
     (folder / "flywheel.toml").write_text(TINY_CONFIG.format(model=tiny_model), encoding="utf-8")
     made = Project(folder)
-    made.ingest([sample_logs])
+    part = {"type": "image_url", "image_url": {"url": "https://files.example.org/a.png"}}
+    asked, answer = {"role": "user", "content": [part]}, {"role": "assistant", "content": "A lamp."}
+    call = {"request": {"model": "m", "messages": [asked]}, "response": {"choices": [{"message": answer}]}}
+    (folder / "pictures.jsonl").write_text(json.dumps(call) + "\n", encoding="utf-8")
+    made.ingest([sample_logs, folder / "pictures.jsonl"])
     for number in (1, 2, 3):
         weights = made.registry.folder(number) / "adapter" / ADAPTER_WEIGHTS
         weights.parent.mkdir(parents=True)
@@ -81,6 +87,17 @@ def test_a_removed_key_at_its_fixed_value_is_no_change() -> None:
     assert differing_keys(changed, now) == ["train.grpo_shift 0.2 → None"]
 
 
+def test_a_base_that_sees_has_a_reason_of_its_own_to_refuse_images(
+    project: Project, tiny_model: Path, tmp_path: Path
+) -> None:
+    seeing = shutil.copytree(tiny_model, tmp_path / "seeing")
+    config = json.loads((seeing / "config.json").read_text(encoding="utf-8"))
+    (seeing / "config.json").write_text(json.dumps({**config, "vision_config": {}}), encoding="utf-8")
+    model = project.config.model.model_copy(update={"base": str(seeing)})
+    card = Project(project.folder, config=project.config.model_copy(update={"model": model})).plan().card
+    assert card.unseen.startswith("1 step with images refused: the base model sees, but of a log's images")
+
+
 def test_a_round_that_does_not_fit_into_memory_is_refused_with_what_would(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,7 +105,9 @@ def test_a_round_that_does_not_fit_into_memory_is_refused_with_what_would(
         update = {"train": project.config.train.model_copy(update=train)}
         return Project(project.folder, config=project.config.model_copy(update=update)).plan()
 
-    memory = planned().memory
+    plan = planned()
+    memory = plan.memory
+    assert plan.card.unseen == "1 step with images refused: the base model reads text alone"
     assert memory is not None
     assert not memory.checkpointing
     assert 0 < memory.activations < memory.needed < memory.available

@@ -373,7 +373,8 @@ def test_passes_of_one_step_change_no_gradient(
         monkeypatch.setitem(PASS_TOKENS, "cpu", limit)
         checkpointing = "off" if name == "whole" else "on"
         made = spec(tmp_path / name, tiny_model, batch_size=4, max_steps=3, gradient_checkpointing=checkpointing)
-        train_here(made)
+        checks = train_here(made)[0].checks
+        assert (checks["pass_rows"], checks["recomputed"]) == ((4, 0) if name == "whole" else (1, 1))
         found.append(load_file(made.out_dir / ADAPTER_WEIGHTS))
     assert all(torch.allclose(found[0][k], found[1][k], atol=1e-6) for k in found[0])
 
