@@ -864,6 +864,7 @@ class Project:
             self.locked("forget") as ctx,
             nullcontext() if dry_run else ctx.store.place.alone("forget", STAGE_NAMES, all_parts=True),
         ):
+            self._registry.refresh(alone=True)  # under the lease: rounds that came since the command began
             answer = forget(ctx, user, key=self.key(make=False), dry_run=dry_run)
             if not dry_run:
                 self._log_to_mlflow()

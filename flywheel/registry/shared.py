@@ -281,22 +281,24 @@ class SharedRounds(RoundsHere):
                 self._objects.create_text(
                     _line_name(ledger, number), f"{here[number - 1]}\n", f"to the ledger `{ledger}`"
                 )
-        numbers = self._documents()
         for manifest in manifests:
-            name = f"{manifest.round:04d}"
-            self._send_round(name, manifest, (numbers.get(name) or [0])[-1] + 1)
+            self._send_round(f"{manifest.round:04d}", manifest)
         if self._known is not None:
             self._keep()
 
-    def _send_round(self, name: str, manifest: RoundManifest, number: int) -> None:
+    def _send_round(self, name: str, manifest: RoundManifest) -> None:
         copy, folder = self._copies.get(name, {}), self._root / name
+        number = copy.get("number", 0) + 1  # refused where another machine has taken it
         if manifest.round in self.taken():
             raise BusyError(f"another machine has begun round {manifest.round}", hint=_OTHERS)
         known = [FileHash.model_validate(file) for file in copy.get("files", [])]
         sent = [file for file in known if not file.path.startswith(_ADAPTER)]
         times = copy.get("times", {})
         wanted = self._files(folder, times) if copy.get("whole", True) else sent
-        wanted += [] if manifest.erased else manifest.outputs or [*_hashed(folder, (folder / _ADAPTER).rglob("*"))]
+        adapter = manifest.outputs or [
+            file for file in known if file.path.startswith(_ADAPTER)
+        ]  # none: of an old version
+        wanted += [] if manifest.erased else adapter or [*_hashed(folder, (folder / _ADAPTER).rglob("*"))]
         document = {
             "manifest": manifest.model_dump(mode="json"),
             "files": [file.model_dump(mode="json") for file in sorted(wanted, key=lambda file: file.path)],
@@ -306,9 +308,10 @@ class SharedRounds(RoundsHere):
         for file in wanted:
             blob = f"rounds/{name}/files/{file.sha256}"
             if blob not in self._objects.there:
-                if files.hash_file(folder / file.path) != file.sha256:
+                path = folder / file.path
+                if not path.is_file() or files.hash_file(path) != file.sha256:
                     return  # damaged here, which `doctor` reports; the bucket keeps what it has
-                self._objects.put(blob, folder / file.path)
+                self._objects.put(blob, path)
         self._objects.create(f"rounds/{name}/{number}.json", document, f"round {manifest.round}")
         self._copies[name] = {**self._copy(number, document, whole=copy.get("whole", True)), "times": times}
 
@@ -337,7 +340,9 @@ class SharedRounds(RoundsHere):
             return
         before = datetime.now(UTC) - self._place.spared
         for name, numbers in self._documents().items():
-            copy, newest = self._copies[name], numbers[-1]
+            copy, newest = self._copies.get(name, {}), numbers[-1]
+            if copy.get("number") != newest:
+                continue  # another machine's, since this command began
             if forgetting and int(name) in self.taken() and copy["claimed"] != "withdrawn":
                 newest += 1
                 self._objects.create(
@@ -354,7 +359,8 @@ class SharedRounds(RoundsHere):
                 newest += 1
                 self._objects.create(f"rounds/{name}/{newest}.json", document, f"round {name}")
                 copy["number"] = newest
-            self._place.remove([*(f"rounds/{name}/{number}.json" for number in numbers if number < newest), *unnamed])
+            if gone := [*(f"rounds/{name}/{number}.json" for number in numbers if number < newest), *unnamed]:
+                self._place.remove(gone)
         self._keep()
 
 

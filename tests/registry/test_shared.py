@@ -188,6 +188,25 @@ def test_gc_and_forget_remove_what_no_round_names(server: BucketServer, tmp_path
             ctx.registry.shared.claim(3)
 
 
+def test_what_another_machine_has_just_sent_is_neither_removed_nor_replaced(
+    server: BucketServer, tmp_path: Path
+) -> None:
+    one = _machine(tmp_path / "one")
+    _train(one, 1)
+    with one.locked("gc") as ctx:
+        with _machine(tmp_path / "other").locked("eval") as there:
+            files.atomic_write(there.registry.folder(1) / "eval/looks/1-1.json", "{}")
+        with ctx.store.place.alone("gc", [], all_parts=True):
+            ctx.registry.share()
+        scores = f"{HERE}/rounds/0001/files/{files.hash_text('{}')}"
+        assert scores in server.objects
+        (ctx.registry.folder(1) / "metrics.jsonl").write_text("")
+        with pytest.raises(BusyError, match="another machine has written round 1"):
+            ctx.registry.share()
+        (ctx.registry.folder(1) / "metrics.jsonl").unlink()
+    assert (_machine(tmp_path / "one").registry.folder(1) / "eval/looks/1-1.json").read_text() == "{}"
+
+
 def test_what_was_changed_in_the_bucket_is_refused(server: BucketServer, tmp_path: Path) -> None:
     one = _machine(tmp_path / "one")
     _train(one, 1)
@@ -218,6 +237,8 @@ def test_what_was_changed_in_the_bucket_is_refused(server: BucketServer, tmp_pat
 def test_rounds_that_were_here_first_go_up_with_the_first_command(server: BucketServer, tmp_path: Path) -> None:
     here = _machine(tmp_path / "one", ".flywheel")
     _train(here, 1)
+    old = here.registry.manifest(1).model_copy(update={"outputs": []})  # of a version that listed no files
+    here.registry.save(old)
     _promote(here, 1)
     with here.locked("eval") as ctx:
         ctx.registry.candidates.append(
@@ -230,4 +251,7 @@ def test_rounds_that_were_here_first_go_up_with_the_first_command(server: Bucket
     assert (tmp_path / "one/rounds/promotions.jsonl").read_bytes() == before
     other = _machine(tmp_path / "other")
     assert other.champion().round == 1
+    with _machine(tmp_path / "third").locked("eval") as ctx:
+        ctx.registry.save(ctx.registry.manifest(1).model_copy(update={"method_reason": "another"}))
+    assert _machine(tmp_path / "fourth").registry.sound_adapter(1) is not None
     assert [entry.event for entry in other.registry.candidates.entries()] == ["trained"]

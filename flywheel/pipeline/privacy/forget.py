@@ -178,6 +178,7 @@ def resume(ctx: Context) -> list[Certificate]:
     """
     path, certificates = ctx.store.root / FORGETTING, list[Certificate]()
     with ctx.store.place.alone("forget", STAGE_NAMES, all_parts=True):
+        ctx.registry.refresh(alone=True)  # under the lease: rounds that came since the command began
         while path.exists():
             mine, planned, audits, others = _intent(path)
             certificates.append(_certified(ctx, planned) or _carry_out(ctx, mine, planned, audits))
