@@ -109,4 +109,4 @@ def mined(model: Path) -> Mined:
         ]
     policies: dict[str, str | None] = {"e0": "shop-agent@1", "e1": "shop-agent@1"}
     tokens = {form: [t for row in some for t in token_rows(form, row, chat, policies)] for form, some in every.items()}
-    return Mined(every, tokens, chat, "tiny", str(model), "shop", scenarios=[scenario()])
+    return Mined(every, tokens, chat, "tiny", str(model), "shop", base=model, scenarios=[scenario()])

@@ -58,7 +58,7 @@ def served(port):
     import urllib.request
     from pathlib import Path
 
-    where, key = f"http://127.0.0.1:{port}", "flywheel"
+    where, key = f"http://127.0.0.1:{port}", ""  # as the README starts it
     tools = Path(sys.executable).parent
     environment = {**os.environ, "PYTHONPATH": str(FOLDER), "NO_PROXY": "127.0.0.1"}
     calls = (
@@ -111,6 +111,7 @@ def replay():
     finally:
         for process in started:
             process.terminate()
+            process.wait()
 
 
 def played(where, key):
@@ -127,8 +128,11 @@ def played(where, key):
         group = one.input["instance_id"]
         own = written[group, one.input["member"] % sizes[group]]
         same(one.final_reward, own["reward"], "reward")
-        last = one.triplets[-1]
-        same(last.prompt["token_ids"] + last.response["token_ids"], ids(own), "tokens")
+        same(len(one.triplets), len(own["windows"]), "calls")
+        for call, (start, end) in zip(one.triplets, own["windows"]):
+            place = len(own["prompt_ids"])
+            same(call.prompt["token_ids"], ids(own)[: place + start], "tokens before the call")
+            same(call.response["token_ids"], ids(own)[place + start : place + end], "tokens of the call")
     return f"its server and local runner play {len(rollouts)} attempts: triplets with the tokens and rewards of the log"
 
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-from _common import FOLDER, lines, run, same, tokens
+from _common import FOLDER, lines, run, same, steps, tokens
 
 os.chdir(FOLDER)
 sys.path.insert(0, str(FOLDER))
@@ -18,7 +18,19 @@ def read():
     names = {row["eps_id"]: row["episode"] for row in lines(FOLDER / "ids.jsonl")}
     read = {names[int(e.id_)]: e.get_return() for e in episodes()}
     same(read, rewards, "returns by episode")
-    return f"{len(read)} attempts as SingleAgentEpisode, with the returns of the log"
+    (encoder,), credits = lines(FOLDER / "encoder.json"), lines(FOLDER / "episodes.json")
+    did = {
+        names[int(e.id_)]: list(zip([encoder["actions"][a] for a in e.get_actions()], one["credit"], strict=True))
+        for e, one in zip(episodes(), credits, strict=True)
+    }
+    same(did, steps(), "actions and credit by step")
+    for episode in episodes():
+        (reply, size) = encoder["actions"].index("reply"), len(encoder["actions"])
+        observations, actions = episode.get_observations(), episode.get_actions()
+        same([int(o[2 * size]) for o in observations], list(range(len(episode) + 1)), "steps done")
+        same([int(o[reply]) for o in observations[1:]], [actions[: n + 1].count(reply) for n in range(len(episode))],
+             "replies so far")  # fmt: skip
+    return f"{len(read)} attempts as SingleAgentEpisode: states, actions, credit and returns of the log"
 
 
 def logged(episodes, behaviour, target, payoff):
@@ -143,6 +155,7 @@ def trained():
 
     losses = {name: main(name, 10) for name in ("bc", "marwil")}
     assert all(series[-1] < series[0] for series in losses.values()), losses
+    assert all(Path(f"policy-{name}.pth").stat().st_size for name in losses)
     return ", ".join(
         f"{name} from {series[0]:.3f} to {series[-1]:.3f} in 10 updates" for name, series in losses.items()
     )

@@ -10,7 +10,6 @@ os.environ["USE_HF"] = "1"
 from _common import FOLDER, MODEL, ids, lines, mask, run, same, spread, tokens
 
 os.chdir(FOLDER)
-FAMILY = ["--model_type", "llama", "--template", "llama3_2"]
 CPU = [
     "--max_steps",
     "1",
@@ -30,7 +29,7 @@ def template():
     from swift.template import get_template
 
     processor = get_processor(str(MODEL), model_type="llama")
-    one = get_template(processor, template_type="llama3_2", use_chat_template=False, loss_scale="default")
+    one = get_template(processor, template_type="dummy", use_chat_template=False, loss_scale="default")
     one.set_mode("train")
     return one
 
@@ -60,7 +59,7 @@ def read():
 def trained():
     losses = []
     for command, name in (("rlhf", "dpo"), ("rlhf", "kto"), ("sft", "sft")):
-        call = [sys.executable, "-m", "swift.cli.main", command, f"{name}.yaml", *FAMILY, *CPU]
+        call = [sys.executable, "-m", "swift.cli.main", command, f"{name}.yaml", *CPU]
         done = subprocess.run(call, capture_output=True, text=True, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
         assert done.returncode == 0, done.stderr[-400:]
         (log,) = (FOLDER / f"out-{name}").glob("*/logging.jsonl")
@@ -79,7 +78,7 @@ def arguments(kind, name, *extra):
     from swift.cli.main import parse_yaml_args
     from swift.pipelines.base import SwiftPipeline
 
-    words = [f"{name}.yaml", *FAMILY, *CPU, *extra]
+    words = [f"{name}.yaml", *CPU, *extra]
     parse_yaml_args(words)
     own = SimpleNamespace(args_class={"rlhf": RLHFArguments, "sft": SftArguments}[kind])
     return SwiftPipeline._parse_args(own, words)
@@ -91,6 +90,7 @@ def config():
         read = arguments(kind, name)
         assert read.max_length >= longest, "rows would be cut"
         same((read.use_chat_template, read.loss_scale, read.strict), (False, "default", True), name)
+        same(read.template_backend, "swift", "the backend that masks")  # with jinja the prompt is trained
     try:
         arguments("rlhf", "dpo", "--no_such_flag", "1")
     except ValueError as error:

@@ -159,6 +159,7 @@ def test_launch_files_allow_the_longest_row(contents: Mined, tmp_path: Path) -> 
         texts = [path.read_text() for one in launch if (path := tmp_path / name / one).is_file()]
         assert not any("$model" in text or "$longest" in text for text in texts)
     assert f"max_length: {contents.longest}" in (tmp_path / "swift" / "dpo.yaml").read_text()
+    assert "model_type: llama\ntemplate: dummy\n" in (tmp_path / "swift" / "dpo.yaml").read_text()  # it knows four
 
 
 def test_the_command_writes_the_files_and_says_what_is_lost(projects: Callable[[str], Path], tmp_path: Path) -> None:
@@ -209,6 +210,19 @@ def test_the_base_is_named_so_that_it_loads_from_the_exported_folder(
     assert (tmp_path / "out" / "verl" / near).resolve() == tiny_model.resolve()
     assert seen_from(ModelConfig(base=str(tiny_model)), tmp_path / "out") == str(tiny_model)
     assert seen_from(ModelConfig(base="Qwen/Qwen3-0.6B"), tmp_path / "out") == "Qwen/Qwen3-0.6B"
+
+
+def test_ms_swift_is_told_what_a_model_in_a_folder_is(
+    projects: Callable[[str], Path], tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knows models by their names on a hub, and four types that have the architecture of Llama."""
+    folder = projects("built")
+    (folder / "tiny").symlink_to(tiny_model)
+    monkeypatch.chdir(folder)
+    config = folder / "flywheel.toml"
+    config.write_text(config.read_text().replace("base = ", 'base = "tiny" # '))
+    Project(folder).export(tmp_path / "out", to="swift", forms=["sft"])
+    assert "\nmodel_type: llama\ntemplate: dummy\ndataset: sft.jsonl\n" in (tmp_path / "out" / "sft.yaml").read_text()
 
 
 def test_the_embedded_base_is_a_folder_to_other_systems(tmp_path: Path) -> None:

@@ -35,15 +35,20 @@ AGENT_LIGHTNING = Target(
     "agent-lightning 1.0.2",
     ("groups",),
     _data,
-    (("groups", "python train.py"),),
+    (
+        ("groups", "agl-server host=127.0.0.1 default_proxy.model_name=$model_quoted &"),
+        ("groups", "agl-controller runner_type=local &"),
+        ("groups", "python train.py"),
+    ),
     lost=(
         Lost("step_advantages", ("groups",), "only the last reward event of a rollout counts"),
         Lost("advantage", ("groups",), "it computes its own from the rewards"),
     ),
     notes=(
         (
-            "Start `agl-server` and `agl-controller runner_type=local` in this folder: the controller runs "
-            "`replay:Replay`, and `hooks.py` numbers the attempts of a task."
+            "The controller runs `replay:Replay`, and `hooks.py` numbers the attempts of a task. The server has no key "
+            "and is for this machine alone: for others give it `key=`, the controller `agl_server.key=` and `train.py` "
+            "`agentlightning.agl_key=`."
         ),
         (
             "Attempts of its own: `python environment.py`; the server's proxy keeps their tokens. One that leaves the "

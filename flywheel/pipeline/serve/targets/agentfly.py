@@ -48,6 +48,7 @@ AGENTFLY = Target(
         Lost("step_advantages", ("groups",), "as above"),
         Lost("tools", ("groups",), "tools are Python functions there; give yours in agent.init_config.tools"),
     ),
+    trains="GRPO on attempts of its own",
     notes=(
         (
             "`reward.py` compares an answer with the best logged one, word by word; put your own check there, and "

@@ -74,7 +74,7 @@ def export_to(
         ExportFile(
             path=file.path,
             form=file.form,
-            trainers=FORMS[file.form].trainers,
+            trainers=target.trains or FORMS[file.form].trainers,
             rows=file.rows,
             sha256=files.hash_file(partial / file.path),
             counts=funnels[file.form].as_dict(),

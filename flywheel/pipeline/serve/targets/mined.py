@@ -92,6 +92,7 @@ def mined(
         weights=PINNED if pinned else seen_from(model, folder),
         name=ctx.config.name,
         revision=pinned,
+        base=None if is_of_hub(model) else (folder.resolve() / seen_from(model, folder)).resolve(),
         scenarios=_scenarios(ctx, forms, split, funnels),
     )
 

@@ -80,7 +80,8 @@ SWIFT = Target(
             "Its own templates render other text than the model's, and its KTO fails on a row that ends in a call; "
             "these rows are rendered text, for `--use_chat_template false`."
         ),
-        "Where it does not know the base, add `--model_type`.",
+        "Where it does not know the base, add `--model_type` and `--template dummy`: the rows are rendered already.",
+        "When it saves, it asks modelscope's hub; `USE_HF=1` stops that.",
         "It runs code that the base model's folder brings, and has no switch against it: look whether there is any.",
         (
             "Groups have no launch file: `replay.py` is a scheduler for `swift rollout` and its GRPO, which need vLLM "

@@ -147,8 +147,13 @@ _NOTES = (
     "This trains the choice of the next tool, not a language model; `encoder.json` names actions and features.",
     "Rewards are an attempt's return at its last step; `credit` has each step's own.",
 )
+_RLLIB_COMMANDS = (("groups", "python train.py bc"), ("groups", "python train.py marwil"))
+_TIANSHOU_COMMANDS = (("groups", "python train.py"),)
 
-_COMMAND = (("groups", "python train.py"),)
-
-RLLIB = Target("rllib", "RLlib 2.60.0", ("groups",), _rllib, _COMMAND, _LOST, _NOTES, tokens=False)
-TIANSHOU = Target("tianshou", "Tianshou 2.0.1", ("groups",), _tianshou, _COMMAND, _LOST, _NOTES, tokens=False)
+RLLIB = Target(
+    "rllib", "RLlib 2.60.0", ("groups",), _rllib, _RLLIB_COMMANDS, _LOST, _NOTES, tokens=False, trains="BC, MARWIL"
+)
+TIANSHOU = Target(
+    "tianshou", "Tianshou 2.0.1", ("groups",), _tianshou, _TIANSHOU_COMMANDS, _LOST, _NOTES, tokens=False,
+    trains="discrete BCQ",
+)  # fmt: skip

@@ -22,6 +22,7 @@ from flywheel.models.chat import ChatFormat
 from flywheel.records import canonical_json
 from flywheel.records.token_rows import TokenRow
 from flywheel.stages.datasets.export import FORMS, native
+from flywheel.stages.train.backends.swift import family
 
 _SCRIPTS = Path(__file__).parent / "scripts"
 _WITH_SCENARIOS = "# with scenarios\n"  # of a launch file: what follows needs them
@@ -70,6 +71,7 @@ class Mined:
         model: its name, as configured.
         weights: what to load it by in the exported folder.
         name: of the project.
+        base: its folder, unless a hub has it.
         revision: of a hub's model, if one is pinned; it is downloaded first, because few systems know revisions.
         scenarios: where a policy's own attempts begin, with the recorded results that answer their calls.
     """
@@ -81,6 +83,7 @@ class Mined:
     weights: str
     name: str
     revision: str = ""
+    base: Path | None = None
     scenarios: Sequence[Row] = ()
 
     @property
@@ -138,11 +141,13 @@ class Mined:
         """Return what templates of launch files name."""
         every = [row for rows in self.tokens.values() for row in rows]
         groups = self.rows.get("groups", ())
+        told = family(self.base) if self.base else {}
         prompts = max((len(row.prompt_ids) for row in every), default=1)
         completions = max((len(row.completion_ids) for row in every), default=1)
         return {
             "model": self.weights,
             "model_quoted": shlex.quote(self.weights),
+            "swift_family": "".join(f"{name}: {value}\n" for name, value in told.items()),
             "longest": self.longest,
             "longest_mixed": prompts + completions,
             "longest_and_two": self.longest + 2,
@@ -168,6 +173,7 @@ class Target:
         data: makes its files of rows.
         command: what to run in the folder: a form of rows and the line that trains on them; `$$` is a dollar.
         environment: whether it gets the replay environment, to sample attempts in it itself.
+        trains: what the rows are for, where it is not what their form is made for.
         lost: what it has no place for.
         notes: what its user must know.
         tokens: whether it reads tokens or texts of the base model.
@@ -182,6 +188,7 @@ class Target:
     notes: tuple[str, ...] = field(default=())
     tokens: bool = True
     environment: bool = False
+    trains: str = ""
 
     def commands(self, mined: Mined) -> list[str]:
         """Return what to run in the folder, for the forms that have rows."""

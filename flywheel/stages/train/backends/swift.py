@@ -98,7 +98,7 @@ def _settings(job: Job) -> dict[str, Any]:
     spec, train = job.spec, job.spec.config.train
     targets = train.lora.target_modules
     settings: dict[str, Any] = {
-        **_family(job.model),
+        **family(job.model),
         "model": str(job.model),
         "torch_dtype": weights_type(spec.config.model),
         "use_chat_template": False,
@@ -163,10 +163,12 @@ def _of_method(job: Job) -> dict[str, Any]:
     return {**loss, **start, **({"ref_adapters": [str(job.reference)]} if job.reference is not None else {})}
 
 
-def _family(model: Path) -> dict[str, str]:
-    architectures = read_json(model / "config.json").get("architectures") or [""]
-    family = _FAMILIES.get(architectures[0])
-    return {"model_type": family, "template": "dummy"} if family else {}
+def family(model: Path) -> dict[str, str]:
+    """Return what to tell ms-swift of a folder's model where several of its types have that architecture."""
+    config = model / "config.json"
+    architectures = (read_json(config).get("architectures") if config.is_file() else None) or [""]
+    known = _FAMILIES.get(architectures[0])
+    return {"model_type": known, "template": "dummy"} if known else {}
 
 
 def _newest(job: Job) -> Path | None:

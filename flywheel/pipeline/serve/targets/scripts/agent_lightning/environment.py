@@ -60,7 +60,7 @@ class Environment:
         row = scenarios()[os.environ["FLY_SCENARIO"]]
         attempt, messages = ReplayEnvironment(read_scenario(row), ReplayConfig(**row["limits"])), list(row["prompt"])
         tools = [one if "function" in one else {"type": "function", "function": one} for one in row["tools"] or ()]
-        key = {"Authorization": f"Bearer {os.environ['AGL_KEY']}"}
+        key = {"Authorization": f"Bearer {os.environ['AGL_KEY']}"} if os.environ.get("AGL_KEY") else {}
         while not attempt.over:
             asked = {"messages": [shown(message) for message in messages], **({"tools": tools} if tools else {})}
             url = f"{os.environ['AGL_OPENAI_BASE_URL']}/chat/completions"

@@ -33,6 +33,6 @@ class Replay:
         import httpx
 
         row = attempt(os.environ["FLY_FILE"], os.environ["FLY_INSTANCE"], int(os.environ.get("FLY_MEMBER", "0")))
-        key = {"Authorization": f"Bearer {os.environ['AGL_KEY']}"}
+        key = {"Authorization": f"Bearer {os.environ['AGL_KEY']}"} if os.environ.get("AGL_KEY") else {}
         for event in events(row):
             httpx.post(os.environ["AGL_EVENT_URL"], json=event, headers=key).raise_for_status()

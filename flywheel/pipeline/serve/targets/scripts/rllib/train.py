@@ -1,4 +1,4 @@
-"""Offline learning of the next tool with RLlib: `python train.py [bc|marwil]`.
+"""Offline learning of the next tool with RLlib: `python train.py [bc|marwil] [UPDATES]` writes policy-NAME.pth.
 
 Learner and data stay in one process; `encoder.json` names the numbers.
 """
@@ -54,13 +54,13 @@ def settings(name):
     return config.training(lr=1e-3, **({"beta": 1.0} if name == "marwil" else {}))
 
 
-def main(name="bc", updates=20):
+def main(name="bc", updates=200):
     torch.manual_seed(0)
     (observations, actions), config = spaces(), settings(name)
     learner = config.build_learner(env=None, spaces={DEFAULT_MODULE_ID: (observations, actions)})
     connector = config.build_learner_connector(observations, actions)
     logged, losses = [episode.to_numpy() for episode in episodes()], []
-    for _ in range(updates):
+    for _ in range(int(updates)):
         batch = connector(
             rl_module=learner.module, batch={}, episodes=copy.deepcopy(logged), shared_data={}, metrics=None
         )
@@ -69,8 +69,9 @@ def main(name="bc", updates=20):
         results = learner.update(training_data=TrainingData(batch=MultiAgentBatch(samples, env_steps=steps)))
         losses.append(float(results[DEFAULT_MODULE_ID]["policy_loss"].peek()))
     print(f"{name}: policy loss {losses[0]:.4f} at first, {losses[-1]:.4f} after {updates} updates")
+    torch.save(learner.module[DEFAULT_MODULE_ID].state_dict(), f"policy-{name}.pth")
     return losses
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    main(*sys.argv[1:3])
