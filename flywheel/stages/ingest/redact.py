@@ -95,7 +95,9 @@ class Redactor:
         """
         items = list(texts)
         self._harmless, self._suspected = set(), {}
-        held = [(n, i) for n, names in enumerate(ids) for i in names if _is_held(i, items[n])] if self._kinds else []
+        held = [
+            (n, name) for n, names in enumerate(ids) for name in names if f'"{name[name.find(":") + 1 :]}"' in items[n]
+        ]
         known = {name for _, name in held}
         names = (*shorts, *(name for some in ids for name in some if name not in known)) if not self._every else ()
         new = list({text for text in names if text not in self._short})
@@ -404,11 +406,6 @@ def _split(name: str) -> tuple[str, str]:
     """Return an id's kind, with its colon, and the id."""
     kind, colon, rest = name.partition(":") if is_name(name) else ("", "", name)
     return kind + colon, rest
-
-
-def _is_held(name: str, payload: str) -> bool:
-    """Whether a kind:id is that of a string of the payload, as the names of responses are."""
-    return f'"{name[name.find(":") + 1 :]}"' in payload
 
 
 _as_json = partial(json.dumps, ensure_ascii=False)

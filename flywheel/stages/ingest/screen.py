@@ -11,7 +11,7 @@ import polars as pl
 from flywheel.stages.ingest.patterns import Kind, Scan
 from flywheel.stages.ingest.patterns.hints import Hint
 
-_BETWEEN = ("},{", '","')  # objects, texts: no hint needs more than one side of it
+_BETWEEN = ("},{", ',"')  # objects, fields and texts: no hint needs more than one side of it
 
 
 class Screened:
@@ -46,6 +46,7 @@ class Screen:
 
     def __init__(self, kinds: Iterable[Screened]) -> None:
         self._groups = _together(kinds)
+        self._hints = [_has(hint).alias(str(n)) for n, (hint, _, _) in enumerate(self._groups)]
 
     def wanted(self, texts: Sequence[str]) -> dict[int, list[Screened]]:
         """Return the kinds that payloads may hold, by the place of those that may hold any."""
@@ -54,8 +55,9 @@ class Screen:
             return wanted
         payloads = pl.Series("text", texts, dtype=pl.String())
         pieces = _Pieces(payloads)
-        for hint, pattern, kinds in self._groups:
-            hinted = pieces.hinted(hint, pattern)
+        has_hint = pieces.searched.select_seq(self._hints)
+        for has, (_, pattern, kinds) in zip(has_hint, self._groups, strict=True):
+            hinted = pieces.with_pattern(has, pattern)
             if not len(hinted):
                 continue
             rows = pieces.rows(hinted)
@@ -69,25 +71,24 @@ class Screen:
 class _Pieces:
     """The different pieces of payloads, cut between objects and then between texts.
 
-    A conversation's messages come again with each of its calls: only different pieces are searched.
+    A conversation's messages come again with each of its calls: only different pieces are searched. A call of polars
+    costs more than a search of a few pieces, so there are few: one for each cut, one for all hints.
     """
 
     def __init__(self, payloads: pl.Series) -> None:
-        self._objects = _cut(payloads.to_frame().with_row_index("row"), _BETWEEN[0])
+        self._objects = _cut(payloads.to_frame().lazy().with_row_index("row"), _BETWEEN[0]).collect()
         self._different_objects = self._objects["text"].unique()
-        self._texts = _cut(self._different_objects.to_frame().with_row_index("object"), _BETWEEN[1])
-        self._different = self._texts["text"].unique()
-        self._searched = '"' + self._different  # no piece begins within a word
-        self._small = self._searched.str.to_lowercase()
+        self._texts = _cut(self._different_objects.to_frame().lazy().with_row_index("object"), _BETWEEN[1]).collect()
+        different = self._texts["text"].unique().to_frame()
+        searched = '"' + pl.col("text")  # no piece begins within a word
+        self.searched = different.with_columns(searched=searched, small=searched.str.to_lowercase())
 
-    def hinted(self, hint: Hint, pattern: str) -> pl.Series:
-        """Return those pieces in which a hint is, and a pattern."""
-        has_hint = self._searched.str.contains(hint.pattern)
-        if hint.parts:
-            has_hint |= self._small.str.contains_any([*hint.parts])
-        if not pattern:
-            return self._different.filter(has_hint)
-        return self._different.filter(has_hint).filter(self._searched.filter(has_hint).str.contains(pattern))
+    def with_pattern(self, has_hint: pl.Series, pattern: str) -> pl.Series:
+        """Return those pieces that have a hint, and a pattern."""
+        if not has_hint.any():
+            return self.searched["text"].clear()
+        hinted = self.searched.filter(has_hint)
+        return hinted.filter(pl.col("searched").str.contains(pattern))["text"] if pattern else hinted["text"]
 
     def rows(self, pieces: pl.Series) -> pl.Series:
         """Return the places of the payloads that have one of some pieces."""
@@ -96,7 +97,13 @@ class _Pieces:
         return self._objects.filter(pl.col("text").is_in(objects.implode()))["row"].unique().sort()
 
 
-def _cut(texts: pl.DataFrame, between: str) -> pl.DataFrame:
+def _has(hint: Hint) -> pl.Expr:
+    """Return whether a piece has a hint."""
+    has = pl.col("searched").str.contains(hint.pattern)
+    return has | pl.col("small").str.contains("|".join(map(re.escape, hint.parts))) if hint.parts else has
+
+
+def _cut(texts: pl.LazyFrame, between: str) -> pl.LazyFrame:
     return texts.with_columns(pl.col("text").str.split(between, inclusive=True)).explode("text")
 
 

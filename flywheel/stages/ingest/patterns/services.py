@@ -15,7 +15,7 @@ _CLASSES = {
 }  # fmt: skip
 _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _PART = re.compile(r"\{(?P<kind>[A-Za-z])(?P<least>[0-9]*)(?P<most>-[0-9]+)?(?P<more>\+)?\}")
-_BESIDE = 2  # characters that must be next to a mark
+_BESIDE, _BESIDE_SHORT, _SHORT = 2, 6, 3  # characters that must be next to a mark, to one of so few characters
 
 
 class Form(NamedTuple):
@@ -40,8 +40,9 @@ def _form(form: str) -> Form:
     ends = [part.end() == len(form) for part in classes]
     parts = [_expression(part, is_last=is_last) for part, is_last in zip(classes, ends, strict=True)]
     pattern = "".join(re.escape(mark) + part for mark, part in zip(marks, [*parts, ""], strict=True))
-    beside = f"{_CLASSES[classes[min(place, len(classes) - 1)]['kind']]}{{{_BESIDE}}}"
-    mark = re.escape(marks[place])
+    mark, part = re.escape(marks[place]), classes[min(place, len(classes) - 1)]
+    least = min(_BESIDE_SHORT, int(part["least"] or _BESIDE_SHORT)) if len(marks[place]) <= _SHORT else _BESIDE
+    beside = f"{_CLASSES[part['kind']]}{{{least}}}"
     return Form(pattern, marks[place], beside + mark if place == len(classes) else mark + beside)
 
 
