@@ -324,10 +324,16 @@ class Step(NamedTuple):
 
 def outcome(promotion: Promotion, report: EvalReport | None = None) -> list[tuple[str, str]]:
     """Return a decision in three lines, each with its name: the verdict, why, and what to do next."""
-    row, step = primary_row(report), decided_steps(promotion)[0]
+    row = primary_row(report)
     why = one_reason(reasons(promotion), otherwise=metric_change(row) if row else "every rule of the gate holds")
     reasoned = [("why", why)] if promotion.rules else []
-    return [("verdict", decision(promotion)), *reasoned, ("next", f"{step.text} {step.command}".strip())]
+    return [("verdict", decision(promotion)), *reasoned, ("next", next_line(promotion))]
+
+
+def next_line(promotion: Promotion) -> str:
+    """Return what to do first after a decision, with the command to type."""
+    step = decided_steps(promotion)[0]
+    return f"{step.text} {step.command}".strip()
 
 
 def one_reason(messages: Sequence[str], *, otherwise: str) -> str:

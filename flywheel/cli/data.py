@@ -142,7 +142,7 @@ def _ingest_lines(a: IngestAnswer, *, verbose: bool) -> list[str]:
     rows += [["quarantined", f"{n:,}", reason] for reason, n in a.quarantined.items()] or [["quarantined", "0", ""]]
     rows += [["redacted", f"{n:,}", kind] for kind, n in a.redacted.items()]
     rows += [
-        ["lost", f"{len(lost.fields):,}", f"fields of {lost.format} records are not kept (-v lists them)"]
+        ["lost", f"{len(lost.fields):,}", f"field{'s' * (len(lost.fields) > 1)} of {lost.format} records not kept (-v lists them)"]
         for lost in a.lost
         if lost.fields and not verbose
     ]

@@ -126,7 +126,7 @@ def explain(
     """
     current = session(ctx)
     answer = current.project().explain(subject)
-    current.out.result(answer.lines, answer)
+    current.out.result([*answer.lines, *(answer.details if current.out.verbose else ())], answer)
 
 
 @commands.command()

@@ -41,14 +41,15 @@ def _rewards_lines(a: RewardsAnswer) -> list[str]:
     known = f"{a.known:,} known ({a.audited:,} by audit, {a.verified:,} by a recorded outcome)"
     unused = f"{a.provisional:,} not mature yet, {a.suspect:,} with a suspect reward"
     lines = [
-        f"episodes {a.episodes:,}: {known}, {unused}",
+        f"episodes {a.episodes:,}: {known}",
+        f"  {unused}",
         f"P(success) before any vote: {a.prior:.2f}",
         *([f"{a.graded:,} recorded outcomes are {_GRADED}"] if a.graded else []),
         *(f"! {note}" for note in a.warnings),
         "",
     ]
-    head = ["signal", "", "family", "votes", "coverage", "agreement", "odds ratio", "source", "80 % arrive within"]
-    lines += columns([head, *map(_signal_row, a.signals)], right=(3, 4, 5, 6))
+    head = ["signal", "", "family", "votes", "share", "agreement", "odds ratio", "80 % in"]
+    lines += columns([head, *map(_signal_row, a.signals)], right=(3, 4, 5))
     if a.calibration:
         rows = [[c.what, f"{c.n:,}", f"{c.ece:.3f}", f"{c.brier:.3f}"] for c in a.calibration]
         lines += ["", *columns([["calibration", "n", "ECE", "Brier"], *rows], right=(1, 2, 3))]
@@ -67,7 +68,8 @@ def _rewards_lines(a: RewardsAnswer) -> list[str]:
         lines += [
             "",
             f"ratings: {r.ratings:,} ({response} of all episodes), {mean} good",
-            f"  between {low} and {high} of all episodes satisfied their user: {r.sentence}",
+            f"  between {low} and {high} of all episodes satisfied their user:",
+            f"  {r.sentence}",
         ]
     lines += _who_lines(a)
     head = ["by", "", "episodes", "known", "mean score" if a.graded else "mean P", "drift", ""]
@@ -113,17 +115,16 @@ def _who_lines(a: RewardsAnswer) -> list[str]:
 def _signal_row(s: SignalRow) -> list[str]:
     sign = "+" if s.sign > 0 else "-"
     agreement = "-" if s.agreement is None else f"{present.percent(s.agreement, 0)} of {s.checked:,}"
-    odds = "" if s.source == "decides alone" else f"{s.odds:.2f}"
+    odds = s.source if s.source == "decides alone" else f"{s.odds:.2f} {s.source}"
     arrival = "" if s.mature_after_s is None else _span(s.mature_after_s)
     return [
         s.signal,
         sign,
         s.family,
         f"{s.votes:,}",
-        present.percent(s.coverage),
+        present.percent(s.coverage, 0),
         agreement,
         odds,
-        s.source,
         arrival,
     ]
 

@@ -64,7 +64,7 @@ class Night(Document):
     error: str = Field(default="", description="Why, in the words of the command line.")
     hint: str = Field(default="", description="What to do about it.")
     page: str = Field(default="", description="Path of the round's report page.")
-    next: str = Field(default="", description="The command to type next.")
+    next: str = Field(default="", description="What to do next, with the command to type.")
 
     def stage(self, name: str) -> NightStage | None:
         """Return the entry of a stage, or None if it was not begun."""

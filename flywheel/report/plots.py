@@ -33,7 +33,7 @@ from flywheel.report.text import typeset
 
 _WIDTH, _ROW = 281.0, 20.0  # pixels
 _BAR = 0.275  # half the height of a bar, in rows
-_LABEL = 19  # characters of a row's name
+_LABEL, _LINE = 19, 9.5  # characters of a line of a row's name, pixels between two
 _MOST_ROWS, _MOST_TICKS = 24, 8
 _FEW = 5  # ticks of an axis under rows
 
@@ -54,6 +54,14 @@ def _short(text: str) -> str:
     return text if len(text) <= _LABEL else text[: _LABEL - 1] + "…"
 
 
+def _in_lines(name: str) -> list[str]:
+    """Return a row's name as one line, or as two, parted where a word of it ends."""
+    if len(name) <= _LABEL:
+        return [name]
+    end = max(name.rfind(sign, 0, _LABEL) for sign in "_ =/:.-") + 1 or _LABEL
+    return [name[:end], _short(name[end:])]
+
+
 def _rows(
     names: Sequence[str], across: Point, axis: str, title: str, *, left: float = 104.0, right: float = 58.0
 ) -> tuple[Drawing, Panel]:
@@ -71,7 +79,9 @@ def _rows(
     panel = Panel(drawing, left, 7, _WIDTH - left - right, 7 + _ROW * len(names), across, up=(len(names) - 0.4, -0.6))
     panel.axis_below(ticks(across, _FEW), title=axis)
     for y, name in enumerate(names):
-        drawing.text((left - 7, panel.y(y)), _short(name), anchor="end")
+        lines = _in_lines(name)
+        for n, line in enumerate(lines):
+            drawing.text((left - 7, panel.y(y) + _LINE * (n - (len(lines) - 1) / 2)), line, anchor="end")
     return drawing, panel
 
 

@@ -53,6 +53,7 @@ class ExplainAnswer(Document):
 
     subject: str
     lines: list[str]
+    details: list[str] = Field(default=[], description="What `-v` adds: of a round each rule with what it counts.")
 
 
 class ReportRate(Record):

@@ -39,7 +39,7 @@ class RunAnswer(Document):
     page: str = Field(description="The report page; '' when none was made.")
     text: str = Field(default="", description="The run in one sentence.")
     why: str = Field(default="", description="The first reason of the gate's decision; '' where there is none.")
-    next: str = Field(default="", description="The command to type next.")
+    next: str = Field(default="", description="What to do next, with the command to type.")
     missing: list[Need] = Field(default=[], description="Data that a waiting run still needs.")
 
 

@@ -62,6 +62,11 @@ def test_a_row_is_coloured_only_if_its_interval_excludes_zero() -> None:
     assert colours(-0.1, 0.1) == {"ink"}
 
 
+def test_a_long_name_takes_two_lines_and_loses_no_letter() -> None:
+    named = MetricRow(suite="s", metric="resolved_without_a_call_back", n=9, delta=0.1, low=0.0, high=0.2)
+    assert {"resolved_without_a_", "call_back"} <= set(_texts(plots.forest([named], binary=True)))
+
+
 def test_the_forest_writes_names_and_differences() -> None:
     texts = _texts(_all(full_data())["metrics"])
 

@@ -181,5 +181,6 @@ def explain_stage(store: Store, config: Config, name: str) -> list[str]:
     snapshot = store.current(stage.name)
     if snapshot:
         lines.append(f"Last build: snapshot {snapshot.number}, {table_counts(name, status.rows, status.funnel)}.")
-        lines += [f"  {count:>9,}  {reason}" for reason, count in snapshot.funnel.items()]
+        counted = {reason: rows for reason, rows in snapshot.funnel.items() if rows or not reason.startswith("note")}
+        lines += [f"  {rows:>9,}  {reason}" for reason, rows in counted.items()]
     return lines

@@ -29,7 +29,7 @@ from flywheel.present import (
     the_round,
     training_end,
 )
-from flywheel.results.inspect import ExplainAnswer
+from flywheel.results.inspect import ExplainAnswer, ShowAnswer
 from flywheel.stages.gate import rule_names
 from flywheel.stages.labelling.posterior import Contribution, Posterior, Vote, scope_of
 from flywheel.stages.labelling.priors import BACKS, PEERS_ALONE, PRAISE, PRAISE_ALONE, UNBACKED
@@ -53,18 +53,19 @@ def explain(ctx: Context, subject: str) -> ExplainAnswer:
     Raises:
         UsageError: no object has that name or id.
     """
-    return ExplainAnswer(subject=subject, lines=_lines(ctx, subject))
-
-
-def _lines(ctx: Context, subject: str) -> list[str]:
     rules = rule_names(ctx.config.gate)
     if subject == "gate" or subject in rules:
-        return _gate(ctx, rules if subject == "gate" else [subject])
+        return ExplainAnswer(subject=subject, lines=_gate(ctx, rules if subject == "gate" else [subject]))
     if subject in {s.name for s in STAGES}:
-        return explain_stage(ctx.store, ctx.config, subject)
+        return ExplainAnswer(subject=subject, lines=explain_stage(ctx.store, ctx.config, subject))
     answer = show(ctx, subject)
     if answer.kind == "round":
-        return _round(ctx, int(answer.record["round"]))
+        number = int(answer.record["round"])
+        return ExplainAnswer(subject=subject, lines=_round(ctx, number), details=_rules(ctx, number))
+    return ExplainAnswer(subject=subject, lines=_lines(ctx, answer))
+
+
+def _lines(ctx: Context, answer: ShowAnswer) -> list[str]:
     if answer.kind == "episode":
         return _episode(ctx, answer.record)
     if answer.kind == "example":
@@ -119,7 +120,20 @@ def _round(ctx: Context, number: int) -> list[str]:
         lines.append(f"Evaluated against {the_round(report.baseline)} on {cases}.")
         lines += [f"  {metric_change(m)}" for m in report.metrics if m.slice == "all"]
     for decision in (p for p in ctx.registry.promotions() if p.round == number):
-        lines.append(f"{decision.decision} by `{decision.by}`: {decision.verdict or decision.reason}")
+        held = f"; {sum(r.passed for r in decision.rules)} of {count(len(decision.rules), 'rule')} of the gate hold"
+        lines.append(
+            f"{decision.decision} by `{decision.by}`: {decision.verdict or decision.reason}"
+            + (f"{held} (-v: each of them)." if decision.rules else "")
+        )
+        lines += [f"  {rule_mark(r)} {r.rule}: {r.message}" for r in decision.rules if not r.passed]
+    return lines
+
+
+def _rules(ctx: Context, number: int) -> list[str]:
+    """Return every rule of the decisions on a round, each with what it counts."""
+    lines = []
+    for decision in (p for p in ctx.registry.promotions() if p.round == number and p.rules):
+        lines.append(f"The rules of this decision: {decision.decision}.")
         for r in decision.rules:
             lines += [f"  {rule_mark(r)} {r.rule}: {r.message}", *(f"      {d}" for d in r.details)]
     return lines
@@ -296,7 +310,7 @@ def _episode(ctx: Context, record: Record) -> list[str]:
         lines += _weight(outcome)
     lines += _costs_and_risks(record)
     lines += [
-        f"  step {r['step']}: credit {r['value']:+.3f}, luck {r['luck']:+.3f}, {r['n_support']} episodes"
+        f"  step {r['step']}: credit {r['value']:+.3f}, luck {r['luck']:+.3f}, {count(r['n_support'], 'episode')}"
         for r in record["returns"]
         if r["step"] is not None
     ]
@@ -420,7 +434,8 @@ def _costs_and_risks(record: Record) -> Iterator[str]:
         place = "episode" if row["step"] is None else f"step {row['step']}"
         evidence = _evidence([row])
         if row["kind"] == "cost":
-            yield f"  cost: {row['score']:g} {row['family']}, before comparison with the task's other attempts"
+            unit = row["family"].removesuffix("s") if row["score"] == 1 else row["family"]
+            yield f"  cost: {row['score']:g} {unit}, before comparison with the task's other attempts"
         elif row["signal"] == BURST:
             n = round(1 / (1 - row["score"]))
             yield f"  burst: one of {n} accounts that did the same after the same action; they count as one"

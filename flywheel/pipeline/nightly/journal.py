@@ -98,7 +98,7 @@ class Journal:
             rules={r.rule: r.passed for r in decision.rules} if decision else {},
             metric=present.primary_row(self._ctx.registry.report(decision.round)) if decision else None,
         )
-        self._change(text=f"{self.night.project}: {self._text(decision)}", next=self._next())
+        self._change(text=f"{self.night.project}: {self._text(decision)}", next=self._next(decision))
         return self.night
 
     def end(self, *, over: bool) -> None:
@@ -135,10 +135,10 @@ class Journal:
             return "done"
         return present.decision(decision) + (f": {present.metric_change(night.metric)}" if night.metric else "")
 
-    def _next(self) -> str:
-        number = self.night.round
-        commands = {"promoted": "flywheel champion", "held": f"flywheel explain {number}", "failed": "flywheel doctor"}
-        return commands.get(self.night.outcome, "flywheel status")
+    def _next(self, decision: Promotion | None) -> str:
+        if decision is not None and self.night.outcome in {"promoted", "held"}:
+            return present.next_line(decision)
+        return "flywheel doctor" if self.night.outcome == "failed" else "flywheel status"
 
 
 _EXIT = {

@@ -12,6 +12,11 @@ from flywheel.stages.ingest.patterns import Kind, Scan
 from flywheel.stages.ingest.patterns.hints import Hint
 
 _BETWEEN = ("},{", ',"')  # objects, fields and texts: no hint needs more than one side of it
+# The id of a call or a response, which joins events and stays: half of what differs from one call to the next.
+_IDS = (
+    r'^(?:\{")?(?:(?:response|tool_call|message|request)_)?id":"'
+    r'(?:chatcmpl|msg|call|toolu|resp)[_-][0-9A-Za-z]{4,64}(?:-[0-9]{1,6})?"\}?(?:,")?$'
+)
 
 
 class Screened:
@@ -79,7 +84,7 @@ class _Pieces:
         self._objects = _cut(payloads.to_frame().lazy().with_row_index("row"), _BETWEEN[0]).collect()
         self._different_objects = self._objects["text"].unique()
         self._texts = _cut(self._different_objects.to_frame().lazy().with_row_index("object"), _BETWEEN[1]).collect()
-        different = self._texts["text"].unique().to_frame()
+        different = self._texts["text"].unique().to_frame().filter(~pl.col("text").str.contains(_IDS))
         searched = '"' + pl.col("text")  # no piece begins within a word
         self.searched = different.with_columns(searched=searched, small=searched.str.to_lowercase())
 

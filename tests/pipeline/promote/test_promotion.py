@@ -14,8 +14,9 @@ from flywheel.errors import BusyError, StoreError, UsageError
 from flywheel.io import files
 from flywheel.pipeline.evaluate.looks import evidence_of
 from flywheel.pipeline.evaluate.protocol import sha256_of
+from flywheel.pipeline.nightly.journal import Journal
 from flywheel.pipeline.promote.promotion import decide_round, force, roll_back
-from flywheel.present import rule_mark
+from flywheel.present import outcome, rule_mark
 from flywheel.project import Project
 from flywheel.records import EvalReport, LedgerEntry, MetricRow, OffPolicyEstimate, Promotion, Verdict
 from flywheel.registry.registry import ADAPTER_WEIGHTS
@@ -347,6 +348,24 @@ def test_every_rule_of_a_decision_is_explained(project: Project) -> None:
     for rule in found.rules:
         assert any(line.startswith(f"{rule.rule}: ") for line in lines), rule.rule
         assert f"  {rule_mark(rule)} round 1: {rule.message}" in lines
+
+    of_round = project.explain("1")
+    assert [line for line in of_round.lines if line.startswith("  ✗")] == [f"  ✗ off_policy: {found.rules[-1].message}"]
+    assert f"{len(found.rules) - 1} of {len(found.rules)} rules of the gate hold" in of_round.lines[-2]
+    assert {line.split(":")[0][4:] for line in of_round.details if line[2:4] in {"✓ ", "- ", "✗ "}} == {
+        rule.rule for rule in found.rules
+    }
+
+
+def test_a_night_says_what_next_as_its_decision_does(project: Project) -> None:
+    evaluated(project, 1, row(30, 1, 100), off_policy=[estimate(0.5)])
+    found = decided(project, 1)
+
+    with project.locked("test") as ctx:
+        journal = Journal(ctx, "nightly", trains=True)
+        journal.done("gate", "held", 0.0)
+        journal.update(number=1, missing=[], page="")
+        assert journal.conclude().next == dict(outcome(found))["next"]
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ _WEAK_BEFORE = re.compile(r"(?i)(?<![a-z])hp\W{0,3}\Z")
 _LEAST, _MOST = 7, 15
 _DAY = re.compile(r"(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:[0-2][0-9]|3[01])")
 _DATE = re.compile(r"(?<![0-9])(?:19|20)[0-9]{2}-(?:0[1-9]|1[0-2])-(?:[0-2][0-9]|3[01])(?![0-9])")
-_LONGEST_ID = 22
+_LONGEST_ID, _MIXED = 22, 11
 _PASSPORT = 8  # characters of the longer ones
 
 
@@ -67,6 +67,17 @@ class _Number:
 
 def _has_digits(least: int) -> Callable[[str], bool]:
     return lambda text: sum(c.isdigit() for c in text) >= least
+
+
+def _is_number(text: str) -> bool:
+    """Whether letters and digits are a number: six digits, four where letters are among many."""
+    return sum(c.isdigit() for c in text) >= (6 if len(text) < _MIXED or text.isalpha() else 4)
+
+
+def _is_plate(text: str) -> bool:
+    """Whether a vehicle may bear it: one to four digits in a row and one to three letters, nothing long."""
+    runs = re.findall("[0-9]+|[^0-9]+", text)
+    return 1 < len(runs) < 5 and len(text) in range(4, 11) and any(c.isdigit() for c in text)  # noqa: PLR2004
 
 
 def _is_passport(text: str) -> bool:
@@ -99,7 +110,7 @@ _LONG_NAMES = (
 # What such names are made of, where the name itself is not known: of whom or for what, then "number".
 _NUMBER = r"(?:number|nummer|no|nr|num|id|ids|código|codigo|code|kodas|kood|n[oº°]|n[uú]mero?|num[ée]ro|nomor|szám|číslo|broj|номер|番号|號|号|번호)"
 _ROOTS = (
-    r"(?:identi\w{0,12}|ident|cidad\w{0,6}|ciudadan\w{0,4}|citizen\w{0,4}|cittadin\w{0,4}|national|nacional|nazionale|personal|personnel|persona"
+    r"(?:identi\w{0,12}|ident|assurance|assicura\w{0,8}|verzeker\w{0,6}|provider|beneficiary|foreigner|alien|patente|licenza|guida|arzt|kranken\w{0,20}|등록|면허|여권|cidad\w{0,6}|ciudadan\w{0,4}|citizen\w{0,4}|cittadin\w{0,4}|national|nacional|nazionale|personal|personnel|persona"
     r"|segur\w{0,6}|securit\w|sécurité|social\w?|sociale|insurance|versichert?\w{0,16}|member|policy ?holder|medicaid|health|elector"
     r"|voter|resident|residence|tax\w{0,5}|fiscal\w{0,2}|driv\w{1,4}|licen[cs]e|licencia|führerschein|kennzeichen|carte|cartão|carta|tarjeta|osob\w{1,5}|asmens|isiku\w{0,6}"
     r"|dow[oó]d\w{0,2}|mati[cč]n\w|numeric|паспорт|серия|在留カード|身分證|身份)"
@@ -111,7 +122,7 @@ _MADE_NAMES = (
 )
 _SHORT_NAMES = (
     r"CNPJ|CPF|DNI|NIE|NIF|CIF|RUT|CUIT|CUIL|CURP|C\.C\.|AHV|AVS|SVNR|SV-Nr|CPR|HETU|RČ|OIB|TCKN|SNILS|INN"
-    r"|RRN|UTR|NINO|EIN|ITIN|TIN|MBI|SIN|NAS|TFN|ABN|IRD|NRIC"
+    r"|UTR|NINO|EIN|ITIN|TIN|MBI|SIN|NAS|TFN|ABN|IRD|NRIC"
     r"|NSS|NUSS|PIS|PASEP|CNH|CNP|ЕГН|EGN|JMBG|UAN|UMID|NIN|BVN|A/C"
     r"|HKID|EID|PESEL|NIP|REGON|BSN|NISS|INSZ|NIR|IdNr\.?|PPSN?|GSTIN|UTR|EPIC|IMEI|VIN|CF|C\.F\.|fnr"
 )
@@ -120,14 +131,14 @@ _NUMBERS = (
         "national_id",
         rf"(?:{_MADE_NAMES}|{_LONG_NAMES})|(?-i:(?<![A-Za-z0-9])(?:{_SHORT_NAMES})(?![A-Za-z0-9]))",
         r"(?-i:(?=[A-Z]{0,6}[ ./-]?[A-Z]{0,4}[0-9])[0-9A-Z]{1,6}(?:[ ./-]{0,2}[0-9A-Z]{1,6}){1,8}(?:\([0-9A-Z]\))?)",
-        lambda text: _has_digits(6)(text) and len(text) <= _LONGEST_ID and not (_DAY.match(text) or _DATE.search(text)),
+        lambda text: _is_number(text) and len(text) <= _LONGEST_ID and not (_DAY.match(text) or _DATE.search(text)),
     ),
     _Number(
         "national_id",
-        r"kennzeichen|licen[cs]e plate|plaque d'immatriculation|matr[íi]cula|targa\b",
-        r"[A-ZÄÖÜ]{1,3}[- ][A-Z]{1,2}[ ]?[0-9]{1,4}[EH]?|[0-9]?[A-Z]{2,3}[ -]?[0-9]{3,4}(?:[ -]?[A-Z]{2,3})?",
-        bool,
-        ("kennzeichen", "plate", "plaque", "matr", "targa"),
+        r"kennzeichen|nummernschild|licen[cs]e plate|number plate|plate number|plaque d'immatriculation|matr[íi]cula|targa\b|plaka\b",
+        r"(?-i:[A-ZÄÖÜ0-9]{1,4}(?:[ -]?[A-Z0-9]{1,4}){1,4})",
+        _is_plate,
+        ("kennzeichen", "schild", "plate", "plaque", "matr", "targa", "plaka"),
     ),
     _Number("national_id", r"medicaid|member id", r"[A-Z]{0,3}[0-9]{5,12}[A-Z]?", bool, ("medicaid", "member id")),
     _Number("national_id", r"\brfc\b", r"[A-Z]{3,4}[0-9]{6}[A-Z0-9]{3}", bool, ("rfc",)),
@@ -273,8 +284,8 @@ def _normal(number: _Number, text: str) -> str:
 
 _LONG_TRIGGER = _LONG_NAMES.replace(r"\b", "").replace(r"\w*", "").replace(r"\s", " ")
 _MADE_TRIGGER = (
-    r"ident|cidad|ciudad|citizen|cittad|nacional|national|nazional|person|segur|securit|social|insur|versicher|member|holder|medicaid|elector|voter"
-    r"|resident|fiscal|kennzeich|license plate|licence plate|plaque d|matr[ií]cula|isiku|asmens|dow[oó]d|matičn|numeric|паспорт|在留|身分|身份|osob|r\.č|sofi-?nummer"
+    r"ident|assurance|assicura|verzeker|provider|beneficiary|foreigner|alien|patente|licenza|arzt|kranken|등록|면허|여권|cidad|ciudad|citizen|cittad|nacional|national|nazional|person|segur|securit|social|insur|versicher|member|holder|medicaid|elector|voter"
+    r"|resident|fiscal|kennzeich|nummernschild|[ _-]plate|plate number|plaka|plaque d|matr[ií]cula|isiku|asmens|dow[oó]d|matičn|numeric|паспорт|在留|身分|身份|osob|r\.č|sofi-?nummer"
 )
 _TRIGGER_IDS = (
     r"(?i:passport|reisepass|passnummer|pass-nr|passeport|pasaporte|passap|paspoort|licen[cs]e|hrerschein"

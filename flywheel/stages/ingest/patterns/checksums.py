@@ -31,8 +31,10 @@ def _is_date(year: int, month: int, day: int) -> bool:
 
 
 def united_states(text: str) -> bool:
-    """SSN: no check digit, but numbers that are never issued (SSA: area 000, 666, 9xx; group 00; serial 0000)."""
-    return text[:3] not in {"000", "666"} and text[0] != "9" and text[3:5] != "00" and text[5:] != "0000"
+    """SSN: no check digit, but numbers that are never issued (SSA: area 000, 666; group 00; serial 0000); 9xx is an ITIN."""
+    group = int(text[3:5])
+    issued = group >= 50 and group not in {66, 67, 68, 69, 89, 93} if text[0] == "9" else group > 0  # noqa: PLR2004
+    return issued and text[:3] not in {"000", "666"} and text[5:] != "0000"
 
 
 def china(text: str) -> bool:

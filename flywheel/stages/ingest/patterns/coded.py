@@ -14,6 +14,7 @@ import sys
 import unicodedata
 import zlib
 from base64 import a85decode, b32decode, b64decode
+from binascii import a2b_uu
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -47,13 +48,13 @@ _PAIR = "[2-7][0-9A-Fa-f]"
 _EIGHT = "[A-Za-z0-9+/][AQgw][AB][A-Za-z0-9+/]A[C-H][AEIMQUYcgkosw048]A"
 BLOB_TRIGGER = (
     rf"(?:{_FOUR}){{4}}|(?:{_PAIR}){{10}}|(?:{_EIGHT}){{3}}|(?:A[A-Za-z0-9+/][A-Za-z0-9+/]{{2}}A[A-Za-z0-9+/]{{3}}){{3}}|(?:{_PAIR}00){{4}}|(?:00{_PAIR}){{4}}"
-    rf"|(?:{_PAIR}[ :-]){{6}}|0x{_PAIR}[, ]{{1,2}}0x{_PAIR}|(?:[1-9][0-9][0-9]?, ?){{6}}|[0-9] 1[0-2][0-9] [1-9][0-9]|<~[!-~]|[A-Z2-7]{{24}}|chr\([0-9]|[01]{{8}} [01]{{8}}|H4sI|eJ[wxyz][A-Za-z0-9+/]{{8}}|eN[a-z][A-Za-z0-9+/]{{8}}"
+    rf"|(?:{_PAIR}[ :-]){{6}}|0x{_PAIR}[, ]{{1,2}}0x{_PAIR}|(?:[1-9][0-9][0-9]?, ?){{6}}|[0-9] 1[0-2][0-9] [1-9][0-9]|<~[!-~]|[A-Z2-7]{{24}}|(?i:chrw?)\([0-9]|begin [0-7]{{3}} [^ ]|[01]{{8}} [01]{{8}}|H4sI|eJ[wxyz][A-Za-z0-9+/]{{8}}|eN[a-z][A-Za-z0-9+/]{{8}}"
 )
 _WIDE_BASE64 = re.compile(rf"(?:{_EIGHT}){{3,8192}}[A-Za-z0-9+/]{{0,7}}={{0,2}}")
 _BASE64 = re.compile(
     rf"(?<![A-Za-z0-9+/_-])(?P<before>[A-Za-z0-9+/_-]{{0,512}}?)(?P<chain>(?:{_FOUR}){{4}})[A-Za-z0-9+/_-]*={{0,2}}"
 )
-_HEX = re.compile(r"(?<![0-9A-Za-z])(?:0[xX])?(?P<hex>(?:[0-9a-f]{2}){10,}|(?:[0-9A-F]{2}){10,})(?![0-9A-Za-z])")
+_HEX = re.compile(r"(?<![0-9A-Za-z])(?:0[xX]|\\+x)?(?P<hex>(?:[0-9a-f]{2}){10,}|(?:[0-9A-F]{2}){10,})(?![0-9A-Za-z])")
 _OF_MAIL, _RUN = re.compile(r"=(?:3D|2E|C3=[89AB][0-9A-F])"), re.compile(r"[A-Za-z0-9+/=]{20}\Z")
 _OCTAL = re.compile(r"\\+([0-7]{3})")
 _BASE32 = re.compile(r"(?<![A-Za-z0-9])(?:[A-Z2-7]{24,8192}|[a-z2-7]{36,8192})={0,6}(?![A-Za-z0-9])")
@@ -65,13 +66,13 @@ _BYTES = re.compile(
 )
 # One byte after the other as code or digits of two.
 _SPELT = re.compile(
-    r"(?:chr\([0-9]{1,3}\)[ ]{0,2}[+.,&|][ ]{0,2}){7,4096}chr\([0-9]{1,3}\)|(?<![01])(?:[01]{8} ){7,4096}[01]{8}(?![01])"
+    r"(?i:(?:chrw?\([0-9]{1,3}\)[ ]{0,2}[+.,&|][ ]{0,2}){7,4096}chrw?\([0-9]{1,3}\))|(?<![01])(?:[01]{8} ){7,4096}[01]{8}(?![01])"
 )
 _ONE_BYTE = re.compile(
     r"\n[0-9A-Fa-f]{4,16}:?[ ]{1,3}|\|[^\n]{0,16}\||(?:0x)?(?P<byte>[0-9A-Fa-f]{2,3})(?![0-9A-Fa-f])"
 )
 # What is between the lines of one text: an end of line, also as JSON writes it, a quote before and after it.
-_JOINT = r"(?:\\{0,4}[\"'](?:[,+][ ]?|[ ])?)?(?:\r?\n|(?:\\{1,4}r)?\\{1,4}n)[ ]{0,12}(?:\\{0,4}[\"'])?|[\"'][ ]?[,+]?[ ]?[\"']"
+_JOINT = r"(?:\\{0,4}[\"'](?:[,+][ ]?|[ ])?)?(?:\r?\n|(?:\\{1,4}r)?\\{1,4}n)[ ]{0,12}(?:>[ ]?){0,3}(?:\\{0,4}[\"'])?|[\"'][ ]?[,+]?[ ]?[\"']"
 _IS_JOINT = re.compile(_JOINT)
 _LINES = re.compile(rf"(?:[A-Za-z0-9+/_-]{{16,76}}(?:{_JOINT})){{1,4096}}[A-Za-z0-9+/_-]{{2,76}}={{0,2}}")
 _HEX_LINES = re.compile(
@@ -79,6 +80,7 @@ _HEX_LINES = re.compile(
 )
 _BASE85 = re.compile(r"<~(?P<run>[!-u\sz]{10,65536})~>")
 _PACKED = re.compile(r"(?<![A-Za-z0-9+/])(?:H4sI|eJ[wxyz]|eN[a-z]|eA[EF])[A-Za-z0-9+/]{16,65536}={0,2}")
+_UUENCODED = re.compile(r"(?<!\w)begin [0-7]{3} [^\n]{1,255}\n(?P<run>(?:[ -`]{1,62}\n){1,4096}?)[ `]?\n?end")
 _PRINTABLE = 0.9
 _MOST_BLOB = 1 << 16
 
@@ -123,7 +125,7 @@ def _from_hex(match: re.Match[str]) -> Iterator[View]:
 
 
 def _from_spelt(match: re.Match[str]) -> Iterator[View]:
-    base = 10 if match[0][0] == "c" else 2
+    base = 10 if match[0][0] in "cC" else 2
     codes = [int(code, base) for code in re.findall("[0-9]+", match[0])]
     yield from _whole(bytes(code for code in codes if code < 256), match)  # noqa: PLR2004
 
@@ -133,6 +135,14 @@ def _from_base85(run: str) -> bytes:
     try:
         return a85decode(run)
     except ValueError:
+        return b""
+
+
+def _from_uuencoded(run: str) -> bytes:
+    """Return what lines of uuencode hold; nothing where they hold none."""
+    try:
+        return b"".join(map(a2b_uu, run.splitlines()))
+    except binascii.Error:
         return b""
 
 
@@ -341,6 +351,7 @@ _WRITINGS = (
     (_BASE64, _from_base64), (_WIDE_BASE64, _from_utf16), (_HEX, _from_hex), (_BYTES, _from_bytes), (_SPELT, _from_spelt),
     (_BASE32, lambda match: _whole(_from_base32(match[0]), match)), (_PACKED, lambda match: _whole(_unpacked(match[0]), match)),
     (_LINES, _from_lines), (_HEX_LINES, _from_hex_lines), (_BASE85, lambda match: _whole(_from_base85(match["run"]), match)),
+    (_UUENCODED, lambda match: _whole(_from_uuencoded(match["run"]), match)),
 )  # fmt: skip
 # Not kinds of data: they tell in which payloads texts have to be decoded.
 CODED = Scan("", ESCAPED, lambda _text, _name: iter(()))

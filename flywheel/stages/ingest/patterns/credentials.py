@@ -63,6 +63,8 @@ _PARTS = ("bearer", "basic", "signed")
 
 
 _OF_NAMES = ("md-", "live_")  # marks with which names of other things begin too
+_PART = re.compile("[_.-]+")
+_WORD = re.compile(r"(?=[A-Za-z]*[AEIOUYaeiouy])(?:[A-Za-z]?[a-z]{2,}|[A-Z]{3,})[0-9]?")
 
 
 def _marked(text: str, _name: str) -> Iterator[Find]:
@@ -78,11 +80,18 @@ def _key(match: re.Match[str]) -> Iterator[Find]:
     tail = match["tail"] or match["tail2"]
     if (tail and not is_key_part(tail)) or (match["tail3"] and not is_typed(match["typed"], match["tail3"])):
         return
-    if text.startswith(_OF_NAMES) and not is_key_part(re.split("[-_]", text, maxsplit=1)[1]):
+    if _is_name(text) or (text.startswith(_OF_NAMES) and not is_key_part(re.split("[-_]", text, maxsplit=1)[1])):
         return
     named = next((name for name in _BEFORE_KEYS if text.startswith(name)), "")
     if _DIGIT.search(text):
         yield Find(text[len(named) :], match.start() + len(named), match.end())
+
+
+def _is_name(text: str) -> bool:
+    """Whether what follows a mark is a name of words, as of styles, settings and modules: `sk-fading-circle-container2`."""
+    parts = _PART.split(text)[1:]
+    words = [part for part in parts if _WORD.fullmatch(part)]
+    return len(words) > 1 and 2 * sum(map(len, words)) >= sum(map(len, parts))
 
 
 def _sent(match: re.Match[str], _name: str) -> Find | None:

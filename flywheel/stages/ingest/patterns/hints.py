@@ -94,8 +94,8 @@ _PARTS = (
     " passport reisepass passeport pasaporte passap paspoort 护照 パスポート licen hrerschein permis income"
     " medicare curp routing konto account st.nr st.-nr versicherung ausweis perso-nr fødsel cpr henkil"
     " hetu rodné rijksreg contribu kimlik снилс инн паспорт cedula cédula emirates teudat mykad เลข imei"
-    " chassis"
-    " plate plaque matríc matric targa cidad ciudad cittad nacional national nazional segur securit elector voter holder medicaid fiscal kennzeich isiku asmens dowód"
+    " chassis assurance assicura verzeker beneficiary foreigner patente arzt kranken 등록 면허 여권"
+    " _plate -plate seplate plaka plaque matríc matric targa cidad ciudad cittad nacional national nazional segur securit elector voter holder medicaid fiscal kennzeich isiku asmens dowód"
     " dowod matičn паспорт 在留 身分 osobist osobní member"
     # telephones
     " phone telef teléf téléph mobil móvel móvil movel movil handy durchwahl celular whatsapp msisdn"
@@ -153,6 +153,7 @@ _PHRASES = (
     "ring mig ",
     "numeric p",
     "r.č",
+    " plate",  # of a template there are many
 )
 # Words that are something else within others.
 _ALONE = (
