@@ -142,9 +142,9 @@ def _ingest_lines(a: IngestAnswer, *, verbose: bool) -> list[str]:
     rows += [["quarantined", f"{n:,}", reason] for reason, n in a.quarantined.items()] or [["quarantined", "0", ""]]
     rows += [["redacted", f"{n:,}", kind] for kind, n in a.redacted.items()]
     rows += [
-        ["lost", f"{len(lost.fields):,}", f"field{'s' * (len(lost.fields) > 1)} of {lost.format} records not kept (-v lists them)"]
+        ["lost", f"{n:,}", f"field{'s' * (n > 1)} of {lost.format} records not kept (-v lists them)"]
         for lost in a.lost
-        if lost.fields and not verbose
+        if (n := len(lost.fields)) and not verbose
     ]
     whole = {f"{one.file}:0: " for one in a.set_aside}
     shown = [record for record in a.first_quarantined if not record.startswith(tuple(whole))]
