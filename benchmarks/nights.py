@@ -75,7 +75,7 @@ class Settings:
     tasks: int
     attempts: int
     exam: int
-    max_rows: int
+    max_rows: tuple[int, int]  # of the first round, and of later ones
     max_tokens: int
     max_cases: int
     max_new_tokens: int
@@ -101,7 +101,7 @@ base = "{self.base}"
 dtype = "{self.dtype}"
 [train]
 {method}seed = {seed}
-max_rows = {self.max_rows}
+max_rows = {self.max_rows[night > 1]}
 max_tokens = {self.max_tokens}
 max_steps = {self.max_steps}
 on_the_way = true
@@ -123,10 +123,10 @@ batch_size = {min(self.max_cases, 50)}
 """
 
 
-FULL = Settings("embedded", "auto", 10, (2, 3), 60, 2, 120, 192, 16_000, 120, 96, -1)
-SMALL = Settings("embedded", "auto", 8, (5, 1), 42, 1, 21, 24, 8_000, 42, 60, -1, "sft", (4, 16), 0.5, (2e-3, 1e-3),
-                 0.5, 100)  # fmt: skip
-QUICK = Settings("", "float32", 4, (5, 3), 12, 2, 10, 8, 0, 10, 8, 2, again=(1, 4))
+FULL = Settings("embedded", "auto", 10, (2, 3), 60, 2, 120, (192, 192), 16_000, 120, 96, -1)
+SMALL = Settings("embedded", "auto", 8, (5, 1), 42, 1, 42, (24, 48), 16_000, 56, 60, -1, "sft", (2, 16), 0.5,
+                 (2e-3, 1e-3), 0.5, 100)  # fmt: skip
+QUICK = Settings("", "float32", 4, (5, 3), 12, 2, 10, (8, 8), 0, 10, 8, 2, again=(1, 4))
 SIZES = {"full": FULL, "small": SMALL, "quick": QUICK}
 
 

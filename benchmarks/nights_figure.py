@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from flywheel.io import files
-from flywheel.report.svg import ACCENT, FOURTH, GOOD, INK, SECOND, THIRD, Drawing, Panel
+from flywheel.report.svg import ACCENT, FOURTH, GOOD, INK, LINE, SECOND, Drawing, Panel
 from flywheel.stats.clusters import cluster, paired_t_interval
 
 Line = Mapping[str, Any]
 LOOKS = {
     "flywheel": (GOOD, "flywheel"), "sft": (SECOND, "expert iteration"), "dpo": (ACCENT, "TRL's DPO, random pairs"),
-    "oracle": (FOURTH, "flywheel, knows the truth"), "frozen": (THIRD, "learns on the first night only"),
+    "oracle": (FOURTH, "flywheel, knows the truth"), "frozen": (LINE, "learns on the first night only"),
 }  # fmt: skip
-_WIDTH, _HEIGHT = 360.0, 240.0  # of a world, in pixels
+_WIDTH, _HEIGHT = 460.0, 250.0  # of a world, in pixels
 BESIDE = "sft"
 
 
@@ -126,10 +126,18 @@ def plot(lines: Sequence[Line], path: Path) -> None:
         for arm in reversed(arms):
             _curve(panel, _of(of_world, world, arm), LOOKS[arm][0])
         for row, arm in enumerate(arms):
-            y = panel.top + panel.height - 12 * (len(arms) - row)
-            drawing.line([(panel.left + 90, y), (panel.left + 108, y)], LOOKS[arm][0], 2)
-            drawing.text((panel.left + 114, y), LOOKS[arm][1])
+            _legend(panel, row, LOOKS[arm][1], LOOKS[arm][0], "line")
+        _legend(panel, len(arms), "a promoted round serves for the first time", INK, "o")
     files.atomic_write(path, drawing.svg() + "\n")
+
+
+def _legend(panel: Panel, row: int, text: str, colour: str, look: str) -> None:
+    left, y = panel.left + 90, panel.top + 4 + 13 * row
+    if look == "line":
+        panel.drawing.line([(left, y), (left + 18, y)], colour, 2)
+    else:
+        panel.drawing.marker((left + 9, y), look, 6, colour)
+    panel.drawing.text((left + 24, y), text)
 
 
 def _curve(panel: Panel, lines: Sequence[Line], colour: str) -> None:
