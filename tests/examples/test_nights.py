@@ -17,6 +17,7 @@ from flywheel_desk.serve import DESK
 from flywheel_warehouse.serve import COUNTER, WAREHOUSE
 from flywheel_worlds.nights import tasks_of
 from flywheel_worlds.talk import Scripted, Talk, World, play
+from tests.pipeline.evaluate.test_real_servers import running, transformers_serve
 
 
 def line(
@@ -85,3 +86,29 @@ def test_four_nights_in_both_worlds(root: Path, tmp_path: Path) -> None:
     }
     again = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
     assert again.stdout == done.stdout  # nothing is done twice
+
+
+@pytest.mark.e2e
+def test_a_loop_behind_a_server_teaches_and_decides_what_it_does_in_this_process(root: Path, tmp_path: Path) -> None:
+    """Served greedily, because the two sides sample with other random numbers."""
+    nights, adapters = [], []
+    with running(*transformers_serve()) as (endpoint, _):
+        for size, more in (("quick", []), ("quick-served", ["--endpoint", endpoint])):
+            command = [sys.executable, root / "benchmarks" / "nights.py", "--quick", "--worlds", "warehouse", *more]
+            command += ["--temperature", "0", "--work", tmp_path]
+            done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+            lines = (tmp_path / size / "nights.jsonl").read_text().splitlines()
+            nights.append([_timeless(json.loads(text)) for text in lines])
+            found = (tmp_path / size).glob("*/rounds/*/adapter/adapter_model.safetensors")
+            adapters.append([path.read_bytes() for path in sorted(found)])
+    assert nights[0] == nights[1]
+    assert [one["learned"].get("verdict") for one in nights[0]] == ["INCONCLUSIVE"] * 3 + [None]
+    assert adapters[0] == adapters[1] != []
+
+
+def _timeless(value: Any) -> Any:
+    """Return a night's line without its seconds and its settings, which name folders."""
+    if not isinstance(value, dict):
+        return value
+    return {name: _timeless(one) for name, one in value.items() if name not in {"seconds", "settings"}}
