@@ -1,6 +1,6 @@
 """One partition's work: its rows are read, cut into slices and passed to the stage, and its output is written.
 
-In: a stage and the number of a partition, or none: the tasks of all partitions together, where there are few rows.
+In: a stage and the number of a partition, or none: all partitions together, where there are few rows.
 Out: the parts that it wrote and its funnel. Slices are conversations or tasks, as partitions are, so they change no
 row; they bound what a stage holds in Python objects, however large the log.
 """
@@ -43,7 +43,7 @@ class Done:
 def make_partition(stage: Stage, store: Store, config: Config, project: Path, partition: int | None) -> Done:
     """Run a stage on one partition, or on everything, and write its output to the partitions that it belongs to."""
     total = Funnel()
-    outputs: dict[str, list[pl.DataFrame]] = {table: [] for table in stage.makes}
+    slices: dict[str, list[pl.DataFrame]] = {table: [] for table in stage.makes}
     loaded = _load(stage, store, config, partition)
     if partition and "events" in loaded and loaded["events"].is_empty() and not stage.remembers:
         return Done((), {})  # the first partition's funnel has every count, of no rows too
@@ -54,29 +54,37 @@ def make_partition(stage: Stage, store: Store, config: Config, project: Path, pa
             output = stage.function()(dict(frames) | remembered, config, funnel, project)
         funnel.check(stage.name)
         total.merge(funnel.as_dict())
-        for table, rows in outputs.items():
+        for table, rows in slices.items():
             rows.append(output[table])
+    outputs = {table: pl.concat(rows) for table, rows in slices.items()}
     written = [
         store.write(table, here, partition=number)
         for table, rows in outputs.items()
-        for number, here in _apart(pl.concat(rows), loaded, store.partitions, partition)
+        for number, here in _apart(rows, stage, loaded | outputs, store, partition)
     ]
     return Done(tuple(part for part in written if part is not None), total.as_dict())
 
 
 def _apart(
-    rows: pl.DataFrame, loaded: Frames, partitions: int, partition: int | None
+    rows: pl.DataFrame, stage: Stage, frames: Frames, store: Store, partition: int | None
 ) -> Iterator[tuple[int, pl.DataFrame]]:
-    """Yield each partition's rows: those of its tasks, or of the episodes that are attempts at them."""
+    """Yield each partition's rows: those of its conversations, of its tasks, or of the episodes that are attempts."""
     if partition is not None:
         yield partition, rows
         return
-    tasks = rows
-    if "task_id" not in rows.columns:
-        of_episodes = loaded["episodes"].select("episode_id", "task_id")
-        tasks = rows.join(of_episodes, on="episode_id", how="inner", maintain_order="left")
-    homes = tasks.select(_partition_of("task_id", partitions)).to_series()
-    for number in range(partitions):
+    if rows.is_empty():
+        return
+    if stage.by == "conversation":
+        episodes = frames["episodes"]
+        numbers = [store.partition(name) for name in episodes["conversation_id"]]
+        homes = rows["episode_id"].replace_strict(episodes["episode_id"], numbers, return_dtype=pl.Int64)
+    else:
+        tasks = rows
+        if "task_id" not in rows.columns:
+            of_episodes = frames["episodes"].select("episode_id", "task_id")
+            tasks = rows.join(of_episodes, on="episode_id", how="inner", maintain_order="left")
+        homes = tasks.select(_partition_of("task_id", store.partitions)).to_series()
+    for number in range(store.partitions):
         yield number, rows.filter(homes == number)
 
 
@@ -136,7 +144,7 @@ def _load(stage: Stage, store: Store, config: Config, partition: int | None) -> 
         elif "task_id" not in TABLES[table].model_fields:
             frames[table] = store.read(parts, table).collect()  # the output of a stage over all is small
         elif stage.by == "conversation":
-            frames[table] = store.read([p for p in parts if p.partition == partition], table).collect()
+            frames[table] = store.read([p for p in parts if partition in {None, p.partition}], table).collect()
         else:
             lazy = _of_tasks(store, table, parts, partition)
             frames[table] = lazy.sort(list(TABLES[table].key)).collect()
@@ -161,7 +169,7 @@ def _of_tasks(store: Store, table: str, parts: Sequence[Part], partition: int | 
     """Return the rows of a partition's tasks; what was recorded before tasks were known is read through `tasks`."""
     here = pl.lit(value=True) if partition is None else _partition_of("task_id", store.partitions) == partition
     if made_by(table) == "task":
-        return store.read([p for p in parts if partition is None or p.partition == partition], table)
+        return store.read([p for p in parts if partition in {None, p.partition}], table)
     if table not in RECORDED:
         return store.read(parts, table).filter(here)
     return follow_tasks(store.read(parts, table), store.table("tasks", "tasks").filter(here))
@@ -170,7 +178,7 @@ def _of_tasks(store: Store, table: str, parts: Sequence[Part], partition: int | 
 def _events(
     stage: Stage, store: Store, parts: Sequence[Part], cutoff: datetime | None, partition: int | None
 ) -> pl.LazyFrame:
-    """Return a partition's events where they belong, wherever they were recorded; all of them for a stage over all."""
+    """Return a partition's events, or all, where they belong; for a stage over all, where they were recorded."""
 
     def recorded(chosen: Sequence[Part]) -> pl.LazyFrame:
         events = store.read(chosen, "events")
@@ -178,14 +186,14 @@ def _events(
 
     if stage.by == "all":
         return recorded(parts).select(stage.columns.get("events", tuple(LogEvent.model_fields)))
-    here = [p for p in parts if p.partition == partition]
+    here = [p for p in parts if partition in {None, p.partition}]
     found = store.table("links", stage_of("links")).filter(pl.col("state").is_in(["joined", "copied"])).collect()
     copies = found.filter(pl.col("state") == "copied")["event_id"]
     links = found.filter(pl.col("state") == "joined")
     if links.is_empty():
         return _with_copies(recorded(here), copies)
-    home = links["conversation_id"].to_list()
-    coming = links.filter(pl.Series([store.partition(name) == partition for name in home], dtype=pl.Boolean))
+    home = [store.partition(name) for name in links["conversation_id"]]
+    coming = links.filter(pl.Series([partition in {None, number} for number in home], dtype=pl.Boolean))
     moved = pl.col("event_id").is_in(links["event_id"].drop_nulls().implode())
     joined = links.filter(pl.col("event_id").is_null())["source"]
     stays = recorded(here).filter(~moved & ~pl.col("conversation_id").is_in(joined.implode()))

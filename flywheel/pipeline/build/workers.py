@@ -66,7 +66,7 @@ class Workers:
         numbers: list[int | None] = [*range(self._store.partitions if stage.by != "all" else 1)]
         workers = min(self._workers(stage), len(numbers))
         if workers < 2 and (self._cluster is None or stage.by == "all"):  # noqa: PLR2004
-            for number in [None] if stage.by == "task" and self._rows(stage) <= SLICE else numbers:
+            for number in [None] if stage.by != "all" and self._rows(stage) <= SLICE else numbers:
                 yield make_partition(stage, self._store, self._config, self._project, number)
             return
         try:
