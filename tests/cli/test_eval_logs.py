@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flywheel.config import Config
+from flywheel.pipeline.evaluate.logged_attempts import read_attempts
 from tests.cli.test_app import flywheel
 
 AIRLINE = "tau2-bench/airline/{}_airline_default_gpt-4.1_1trials.json.gz"
@@ -196,3 +198,12 @@ def test_a_gap_that_can_hide_nothing_is_noted(tmp_path: Path) -> None:
     code, found = answer("--logs", old, "--logs", new, cwd=tmp_path)
     assert (code, found["verdict"]) == (0, "PROMOTE")
     assert any("lacks 6 of 114 cases" in note and "even if it failed all of them" in note for note in found["notes"])
+
+
+def test_what_signals_believe_is_the_same_asked_for_at_once_or_later(tmp_path: Path) -> None:
+    """Where every attempt has a recorded outcome, later: on one side of a comparison whose other side has none."""
+    log = write(tmp_path / "old.jsonl", [(f"{i}", request(i), float(i % 2)) for i in range(4)], "a")
+    later, now = (read_attempts([Path(log)], Config(), tmp_path, b"k", believed=known) for known in (False, True))
+
+    assert sorted(later.p_success().values()) == [0, 0, 1, 1]
+    assert later.p_success() == now.p_success()

@@ -11,8 +11,9 @@ import io
 import math
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ class Log:
     """One side's attempts, with their recorded outcome as score, and what else is known of each."""
 
     attempts: list[Attempt]
-    p_success: dict[str, float]  # episode → probability of success, where any signal has a vote
+    p_success: Callable[[], Mapping[str, float]]  # by episode, where any signal has a vote; computed when asked for
     names: dict[str, frozenset[str]]  # episode → policy and model, as the log names them
     read: int
     quarantined: int
@@ -54,8 +55,11 @@ class Log:
         return dict(sorted(Counter(name for names in self.names.values() for name in names).items()))
 
 
-def read_attempts(paths: Sequence[Path], config: Config, project: Path, key: bytes) -> Log:
+def read_attempts(paths: Sequence[Path], config: Config, project: Path, key: bytes, *, believed: bool = False) -> Log:
     """Return the attempts in log files.
+
+    What signals believe is computed now where it is asked for or some attempt has no recorded outcome; otherwise the
+    files are read again should anybody ask.
 
     Raises:
         IngestError: nothing was found, or too much is unreadable.
@@ -68,8 +72,15 @@ def read_attempts(paths: Sequence[Path], config: Config, project: Path, key: byt
         store.partitions = 1 if _are_small(paths) else store.partitions
         store.create()
         ingested = ingest_logs(store, config, project, paths, key=key)
-        build(store, config, project, stages=stages_for("returns"))
+        build(store, config, project, stages=stages_for("rewards"))
         log = _log(_tables(store), _tiers(config, project, key))
+        if believed or any(attempt.score is None for attempt in log.attempts):
+            build(store, config, project, stages=stages_for("returns"))
+            beliefs = _beliefs(_tables(store), log.attempts)
+            log = replace(log, p_success=lambda: beliefs)
+        else:
+            again = partial(read_attempts, paths, config, project, key, believed=True)
+            log = replace(log, p_success=lambda: again().p_success())
     if not log.attempts:
         where = ", ".join(f"`{path}`" for path in paths)
         raise EvalError(f"no conversation in {where}", hint="`flywheel readers FILE` shows a file's format")
@@ -144,10 +155,14 @@ def _log(tables: Mapping[str, pl.LazyFrame], tiers: Mapping[str, str]) -> Log:
             )
         )
         names[episode] = frozenset(n for n in (row["policy"], row["model"]) if n)
+    return Log(attempts, partial(_beliefs, tables, attempts), names, 0, 0)
+
+
+def _beliefs(tables: Mapping[str, pl.LazyFrame], attempts: Sequence[Attempt]) -> dict[str, float]:
     returns = tables["returns"].filter(pl.col("step").is_null() & pl.col("known"))
     p_success = dict(returns.select("episode_id", "p_success").collect().iter_rows())
-    p_success |= {e: score for e, score in known["outcome"].items() if e in p_success}  # not capped by SURE
-    return Log(attempts, p_success, names, 0, 0)
+    recorded = {a.episode_id: a.score for a in attempts if a.score is not None and a.episode_id in p_success}
+    return p_success | recorded  # not capped by SURE
 
 
 _COLUMNS = ("policy", "model", "user", "source_format", "tool_signature")
@@ -280,4 +295,5 @@ def scored_sides(sides: tuple[Log, Log]) -> tuple[tuple[Log, Log], str, list[str
 
 def by_probability(log: Log) -> Log:
     """Return a side scored by the success probability from the reward signals."""
-    return replace(log, attempts=[replace(a, score=log.p_success.get(a.episode_id)) for a in log.attempts])
+    p_success = log.p_success()
+    return replace(log, attempts=[replace(a, score=p_success.get(a.episode_id)) for a in log.attempts])
