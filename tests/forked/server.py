@@ -21,7 +21,20 @@ import warnings
 from pathlib import Path
 
 _LIBRARIES = {
-    "light": ("polars", "numpy", "pyarrow.parquet", "pyarrow.dataset", "duckdb", "jsonschema", "jinja2"),
+    "light": (
+        "polars",
+        "polars._utils.parquet",
+        "polars._utils.udfs",
+        "numpy",
+        "pyarrow.parquet",
+        "pyarrow.dataset",
+        "duckdb",
+        "jsonschema",
+        "jinja2",
+        "filelock",
+        "pydantic.type_adapter",
+        "typer._adapters",
+    ),
     "heavy": ("torch", "transformers", "peft", "trl", "accelerate", "datasets"),
 }
 # Lazy packages load a name when it is asked for.
