@@ -57,7 +57,7 @@ def ingest(  # noqa: PLR0913 - what is read, and how
     """
     total = sum(file.stat().st_size for file in files if file != STDIN and file.exists())
     blocks = _blocks(files, Known(known.values(), root), root, cfg, readers, refused or {})
-    return batches_of(blocks, sys.maxsize if STDIN in files else total, cfg, key, readers, cluster)
+    return batches_of(blocks, None if STDIN in files else total, cfg, key, readers, cluster)
 
 
 def _blocks(

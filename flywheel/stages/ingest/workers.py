@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
+from itertools import chain, islice
 from typing import Any
 
 from flywheel.config import IngestConfig
@@ -107,13 +108,17 @@ def _take(
 
 def batches_of(
     blocks: Iterable[Block],
-    total_bytes: int,
+    total_bytes: int | None,
     cfg: IngestConfig,
     key: bytes,
     readers: Mapping[str, Reader],
     cluster: Cluster | None,
 ) -> Iterator[Batch]:
-    """Yield the batch of each block, in order."""
+    """Yield the batch of each block, in order; of an unknown number of bytes, more than a block are taken for many."""
+    if total_bytes is None:
+        blocks = iter(blocks)
+        first = list(islice(blocks, 2))
+        total_bytes, blocks = _WORTH_BYTES * (len(first) - 1), chain(first, blocks)
     workers = cfg.workers or (min(os.cpu_count() or 1, _MOST) if total_bytes >= _WORTH_BYTES else 1)
     several = cluster is not None or (workers > 1 and can_start_safely())
     pickled = _pickled(cfg, key, readers) if several else None

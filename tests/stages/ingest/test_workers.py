@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from flywheel.config import IngestConfig
 from flywheel.errors import IngestError
-from flywheel.stages.ingest.discovery import discover
+from flywheel.stages.ingest.discovery import STDIN, discover
 from flywheel.stages.ingest.events import ingest
 
 if TYPE_CHECKING:
@@ -42,6 +43,18 @@ def test_processes_give_the_same_batches_in_the_same_order(
         assert (one.read, one.ignored, one.redacted, one.lost, one.states) == (
             other.read, other.ignored, other.redacted, other.lost, other.states,
         )  # fmt: skip
+
+
+def test_standard_input_of_a_few_records_starts_no_process(
+    tmp_path: Path, readers: Mapping[str, Reader], pairs: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "".join(json.dumps(pair) + "\n" for pair in pairs(3, 2))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    before = os.times()
+    (batch,) = ingest([STDIN], root=tmp_path, known={}, cfg=IngestConfig(), key=b"k", readers=readers)
+    after = os.times()
+    assert batch.events.height > 0
+    assert (after.children_user, after.children_system) == (before.children_user, before.children_system)
 
 
 class Deadly:
