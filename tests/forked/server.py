@@ -61,6 +61,7 @@ def _load(kind: str) -> None:
         getattr(importlib.import_module(library), attribute)
     _parse_signatures()
     _compile_templates()
+    _compile_patterns()
 
 
 def _parse_signatures() -> None:
@@ -79,6 +80,14 @@ def _compile_templates() -> None:
     pages = _environment()
     for name in pages.list_templates():
         pages.get_template(name)
+
+
+def _compile_patterns() -> None:
+    """Let `re` compile what redaction looks for now: a fifth of the time of a small ingest."""
+    from flywheel.stages.ingest.patterns import KINDS
+
+    for kind in KINDS:
+        list(kind.finds("", ""))
 
 
 class Server:
