@@ -1,7 +1,7 @@
 """kill -9 at every place where a stage changes the disk, then the same command again: equal to never being killed.
 
 `make test` kills forked commands at each of their places (`tests/forked/kill.py`), and four real processes with all
-they started at seeded moments; `make e2e` kills real processes 200 times.
+they started: three at seeded moments, and one that turns the wheel; `make e2e` kills real processes 200 times.
 """
 
 from __future__ import annotations
@@ -152,16 +152,28 @@ def _killed(start: Path, work: Path, command: tuple[str, ...], moments: list[flo
 
 
 def test_real_processes_killed_while_ingesting_and_building(logs: Path, built: Path, tmp_path: Path) -> None:
-    moments = sorted(random.Random(0).uniform(0.8, 2.0) for _ in range(2))  # noqa: S311 - reproducible moments
+    moments = sorted(random.Random(0).uniform(0.8, 2.0) for _ in range(3))  # noqa: S311 - reproducible moments
 
-    assert _killed(logs, tmp_path / "p", TABLES, moments, built) == 2
+    assert _killed(logs, tmp_path / "p", TABLES, moments, built) == 3
 
 
-def test_real_processes_killed_while_training_evaluating_and_deciding(
+def test_a_turn_of_the_wheel_in_real_processes_one_killed_when_it_has_trained(
     built: Path, turned: Path, tmp_path: Path
 ) -> None:
-    """The other one of the four is in tests/pipeline/privacy/test_forget.py."""
-    assert _killed(built, tmp_path / "p", ROUND, [9.0], turned) == 1
+    """Planned and trained by one process and its trainer, evaluated, decided and reported by another."""
+    project = shutil.copytree(built, tmp_path / "p", symlinks=True)
+    command = [REAL, "-C", str(project), *ROUND]
+    first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    while first.poll() is None and not (project / "rounds" / "candidates.jsonl").exists():
+        time.sleep(0.05)
+    os.killpg(first.pid, signal.SIGKILL)
+    assert first.wait() == -signal.SIGKILL
+
+    second = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert second.returncode == HELD, second.stderr
+    assert (project / "rounds" / "0001" / "report.html").is_file()
+    _check(project, turned)
 
 
 def _timed(start: Path, command: tuple[str, ...], work: Path) -> float:
