@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -104,7 +105,7 @@ class Projects:
         folder: where they are kept, which workers of pytest-xdist share.
     """
 
-    _COMMANDS: ClassVar[dict[str, tuple[str, ...]]] = {
+    COMMANDS: ClassVar[dict[str, tuple[str, ...]]] = {
         "logs": (),
         "ingested": ("ingest",),
         "built": ("build",),
@@ -127,7 +128,7 @@ class Projects:
 
     def made(self, name: str) -> Path:
         """Return a project, which must stay as it is."""
-        names = list(self._COMMANDS)
+        names = list(self.COMMANDS)
         if name == names[0]:
             return self.once(name, self._with_logs)
         return self.once(name, lambda folder: self._after(names[names.index(name) - 1], name, folder))
@@ -140,8 +141,19 @@ class Projects:
 
     def _after(self, before: str, name: str, folder: Path) -> None:
         self.copy(before, folder)
-        done = flywheel(folder, *self._COMMANDS[name], check=False)
+        command = [FLYWHEEL, *self.COMMANDS[name]]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
         assert done.returncode in {0, HELD}, done.stderr
+        text = f"exit {done.returncode}\n{done.stdout}--- stderr\n{done.stderr}"
+        self._printed(name).write_text(text.replace(str(folder), "PROJECT"), encoding="utf-8")
+
+    def _printed(self, name: str) -> Path:
+        return self._folder / f"{name}.printed"
+
+    def printed(self, name: str) -> str:
+        """Return the exit code of the command that made a project, and what it printed there."""
+        self.made(name)
+        return self._printed(name).read_text(encoding="utf-8")
 
     def once(self, name: str, make: Callable[[Path], object]) -> Path:
         """Return what `make` writes to a path, made by the first worker that asks."""

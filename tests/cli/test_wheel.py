@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 from flywheel.registry.registry import Registry
-from tests.projects import FLYWHEEL, REAL, write_config
+from tests.projects import FLYWHEEL, REAL, Projects
 
 if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion
 
 STEPS: dict[str, tuple[str, ...]] = {
-    "ingest": ("ingest", "logs/"),
+    "ingest": ("ingest",),
     "ingest again": ("ingest", "logs/"),
     "build": ("build",),
     "build again": ("build",),
     "plan": ("plan",),
     "train too far": ("train", "--round", "12"),
-    "train": ("train", "--round", "1"),
+    "train": ("train",),
     "train again": ("train", "--round", "1"),
     "eval": ("eval", "--promote"),
     "promote against the gate": ("promote", "1"),
@@ -44,6 +44,9 @@ STEPS: dict[str, tuple[str, ...]] = {
     "nightly": ("run", "nightly", "--detailed-exitcode"),
     "unknown subject": ("show", "nothing"),
 }
+
+# Steps that a project of the session was made by: it takes the place of what came before.
+MADE = {"ingest": "ingested", "build": "built", "train": "trained", "eval": "evaluated", "promote by force": "promoted"}
 
 _MASKS = (
     (r" +\d+\.\d s\b", "  T s"),  # the column is wider where a stage takes ten seconds
@@ -65,17 +68,21 @@ def masked(text: str, project: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory, sample_logs: Path, tiny_model: Path) -> tuple[Path, dict[str, str]]:
+def wheel(tmp_path_factory: pytest.TempPathFactory, session_projects: Projects) -> tuple[Path, dict[str, str]]:
     """The project after one turn, and what every command printed."""
     project = tmp_path_factory.mktemp("wheel") / "agent"
-    project.mkdir()
-    shutil.copytree(sample_logs, project / "logs")
-    write_config(project, tiny_model)
     printed = {}
     for name, arguments in STEPS.items():
-        done = subprocess.run([FLYWHEEL, *arguments], capture_output=True, text=True, check=False, cwd=project)
-        out = f"$ flywheel {' '.join(arguments)}\nexit {done.returncode}\n{done.stdout}--- stderr\n{done.stderr}"
-        printed[name] = masked(out, project).replace(str(tiny_model), "TINY")
+        if name in MADE:
+            assert session_projects.COMMANDS[MADE[name]] == arguments
+            shutil.rmtree(project, ignore_errors=True)
+            session_projects.copy(MADE[name], project)
+            out = session_projects.printed(MADE[name])
+        else:
+            done = subprocess.run([FLYWHEEL, *arguments], capture_output=True, text=True, check=False, cwd=project)
+            out = f"exit {done.returncode}\n{done.stdout}--- stderr\n{done.stderr}"
+        out = f"$ flywheel {' '.join(arguments)}\n{out}"
+        printed[name] = masked(out, project).replace(str(session_projects.model), "TINY")
     return project, printed
 
 
