@@ -50,8 +50,9 @@ def test_it_reads_its_standard_input(tmp_path: Path) -> None:
     assert forked == real
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize(("full", "arguments"), [("stdout", ("status",)), ("stderr", ("nothing",))])
+@pytest.mark.parametrize(
+    ("full", "arguments", "unbuffered"), [("stdout", ("status",), ""), ("stderr", ("nothing",), "1")]
+)
 def test_a_stream_that_takes_nothing(full: str, arguments: tuple[str, ...], unbuffered: str, tmp_path: Path) -> None:
     """On a full disk the last flush decides the exit code."""
     env = {**os.environ, "PYTHONUNBUFFERED": unbuffered}

@@ -17,17 +17,11 @@ CAUGHT = {
 }
 
 
-E2E = {"broken calls", "free questions"}  # tests of the monitors have them too
+E2E = {"broken calls", "free questions", "control: as before"}  # tests of the monitors have them too
+NAMES = [pytest.param(n, marks=[pytest.mark.e2e] if n in E2E else [], id=n) for n in FAILURES]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(n, marks=[pytest.mark.e2e] if n in E2E else [])
-        for n, (*_, control) in FAILURES.items()
-        if not control
-    ],
-)
+@pytest.mark.parametrize("name", [one for one in NAMES if one.id in CAUGHT])
 def test_a_failure_that_a_naive_reward_prefers_turns_red(name: str, tmp_path: Path) -> None:
     found = run_failure(name, tmp_path, size=0.5)
     assert found.naive_prefers_it
@@ -35,7 +29,7 @@ def test_a_failure_that_a_naive_reward_prefers_turns_red(name: str, tmp_path: Pa
     assert CAUGHT[name] <= set(found.caught_by)
 
 
-@pytest.mark.parametrize("name", [n for n, (*_, control) in FAILURES.items() if control])
+@pytest.mark.parametrize("name", [one for one in NAMES if one.id not in CAUGHT])
 def test_an_honest_policy_does_not_turn_red(name: str, tmp_path: Path) -> None:
     found = run_failure(name, tmp_path, size=0.5)
     assert (found.verdict, found.caught_by) == ("not red", ())

@@ -31,7 +31,7 @@ from tests.stages.ingest.formats import Sample, samples
 
 NAMES = list(dict.fromkeys(kind.name for kind in KINDS))
 
-LEAST, FEW, MANY = 4, 5, 1000
+LEAST, FEW, MANY = 2, 3, 1000
 HEAD = 20  # records that detection looks at
 SHOWN = 2  # episodes that are printed in full
 

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from flywheel.errors import StoreError, UsageError
 from flywheel.project import Project
-from tests.projects import TINY_CONFIG, train
+from tests.cli.test_eval_logs import write
+from tests.projects import train
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, sample_logs: Path, tiny_model: Path) -> Path:
+def folder(projects: Callable[[str], Path]) -> Path:
     """Two rounds: the second with other settings and more logs."""
-    made = tmp_path_factory.mktemp("comparing")
-    config = TINY_CONFIG.format(model=tiny_model)
-    (made / "flywheel.toml").write_text(config)
-    first = Project(made)
-    first.ingest([sample_logs / "native.jsonl"])
-    train(first)
-    (made / "flywheel.toml").write_text(config.replace("max_steps = 4", "max_steps = 2"))
+    made = projects("trained")
+    config = made / "flywheel.toml"
+    config.write_text(config.read_text().replace("max_steps = 4", "max_steps = 2"))
+    more = write(made / "more.jsonl", [(f"new {n}", f"Please look after parcel {n}", 1.0) for n in range(40)], "agent")
     second = Project(made)
-    second.ingest([sample_logs])
-    train(second)
+    second.ingest([Path(more)])
+    train(second, "--force", "--reason", "another agent's log")
     return made
 
 

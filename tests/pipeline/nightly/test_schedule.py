@@ -26,7 +26,7 @@ def made(scheduler: str, folder: Path, at: str = "02:05") -> str:
     return schedule(scheduler, folder=folder, command=Path(FLYWHEEL), at=at, pipeline="nightly")
 
 
-@pytest.mark.parametrize("name", ["agent", "my agent", "50% off", "it's"])
+@pytest.mark.parametrize("name", ["agent", "it's 50% off, my agent"])
 def test_the_crontab_line_runs_the_command_in_the_folder(tmp_path: Path, name: str) -> None:
     r"""The line is run by a shell as cron does it: next to no environment, and `\%` undone, since % ends a line."""
     folder = tmp_path / name
@@ -34,7 +34,7 @@ def test_the_crontab_line_runs_the_command_in_the_folder(tmp_path: Path, name: s
     (line,) = [line for line in made("cron", folder).splitlines() if not line.startswith("#")]
     minute, hour, *rest = line.split(" ", 5)
     done = subprocess.run(
-        ["/bin/sh", "-c", rest[-1].replace("\\%", "%")], cwd="/", check=False, timeout=60,
+        ["/bin/sh", "-c", rest[-1].replace("\\%", "%")], cwd="/", check=False,
         env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "SHELL": "/bin/sh"},
     )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -17,10 +18,12 @@ from flywheel.project import Project
 from tests.projects import flywheel, train, write_config
 
 
-def _flattering(folder: Path, model: Path) -> Project:
-    """Return a project whose newest week flatters; every task has rows to train on."""
+@pytest.fixture(scope="module")
+def flattering(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Project:
+    """A project whose newest week flatters; every task has rows to train on."""
     before, after, *_ = FAILURES["sycophancy"]
-    write_config(folder, model)
+    folder = tmp_path_factory.mktemp("flattering")
+    write_config(folder, tiny_model)
     lines = []
     for week, (name, policy) in enumerate((("v1", before), ("v2", after))):
         for n, talk in enumerate(_week(policy, name, 30, 6)):
@@ -32,8 +35,19 @@ def _flattering(folder: Path, model: Path) -> Project:
     return project
 
 
-def test_red_blocks_training_until_somebody_says_why(tmp_path: Path, tiny_model: Path) -> None:
-    project = _flattering(tmp_path, tiny_model)
+def test_the_command_line_says_what_is_red_and_exits_1(flattering: Project) -> None:
+    shown = flywheel(flattering.folder, "plan").stdout
+    assert "\n  red      flattery: 0.0% → " in shown
+    assert shown.endswith("a red monitor blocks training; to override: flywheel train --force --reason WHY\n")
+    refused = flywheel(flattering.folder, "train", check=False)
+    assert refused.returncode == 1
+    assert "flattery is red" in refused.stderr
+    assert "--force --reason" in refused.stderr
+
+
+def test_red_blocks_training_until_somebody_says_why(flattering: Project) -> None:
+    """Last of this project: it is trained then."""
+    project = flattering
     plan = project.plan()
     red = {row.monitor for row in plan.monitors if row.level == "red"}
     assert "flattery" in red
@@ -49,17 +63,6 @@ def test_red_blocks_training_until_somebody_says_why(tmp_path: Path, tiny_model:
     manifest = train(project, "--force", "--reason", "we asked for a warmer tone")
     assert (manifest.state, manifest.forced) == ("trained", "we asked for a warmer tone")
     assert manifest.monitors == plan.monitors
-
-
-def test_the_command_line_says_what_is_red_and_exits_1(tmp_path: Path, tiny_model: Path) -> None:
-    _flattering(tmp_path, tiny_model)
-    shown = flywheel(tmp_path, "plan").stdout
-    assert "\n  red      flattery: 0.0% → " in shown
-    assert shown.endswith("a red monitor blocks training; to override: flywheel train --force --reason WHY\n")
-    refused = flywheel(tmp_path, "train", check=False)
-    assert refused.returncode == 1
-    assert "flattery is red" in refused.stderr
-    assert "--force --reason" in refused.stderr
 
 
 def test_a_champion_of_old_logs_serves_from_the_end_of_the_log_it_was_promoted_on(
@@ -92,11 +95,8 @@ def test_a_champion_of_old_logs_serves_from_the_end_of_the_log_it_was_promoted_o
     assert "that claim to be by round 1 from before it served" in window.sentence
 
 
-def test_nothing_red_records_no_force(tmp_path: Path, tiny_model: Path, sample_logs: Path) -> None:
-    write_config(tmp_path, tiny_model)
-    project = Project(tmp_path)
-    project.ingest([sample_logs])
-    manifest = train(project, "--force", "--reason", "just in case")
+def test_nothing_red_records_no_force(projects: Callable[[str], Path]) -> None:
+    manifest = train(Project(projects("built")), "--force", "--reason", "just in case")
     assert manifest.forced == ""
     assert {row.level for row in manifest.monitors} <= {"green", "amber", "unknown"}
     assert len(manifest.monitors) == 14

@@ -325,6 +325,7 @@ def test_where_nothing_is_as_good_as_the_champion_nothing_is_trained(raced: Path
 
 def test_where_no_candidate_can_be_trained_the_rule_decides_and_says_so(built: Path) -> None:
     folder = copied(built, "failed")
+    write_config(folder, steps=2)
     project = Project(folder)
     racing = make_plan(project.context, 1).racing
     assert racing is not None
