@@ -40,7 +40,7 @@ def home(ctx: Context, pages: Mapping[int, str], links: list[tuple[str, str]]) -
     """
     episodes = _episodes(ctx)
     end = end_of(episodes["at"]).at
-    dated = episodes.filter((pl.col("at") <= end).fill_null(value=True))  # nothing stray
+    dated = episodes if end is None else episodes.filter((pl.col("at") <= end).fill_null(value=True))  # nothing stray
     span, lines = _lines(dated)
     week = dated.filter(pl.col("at") > end - _WEEK) if end is not None else None
     before = (

@@ -39,6 +39,16 @@ def test_policies_with_times_come_first_and_the_newest_and_the_champion_are_neve
     assert (data.left_out, data.without_time) == (3, 9)
 
 
+def test_a_log_without_times_is_shown_as_a_whole(tmp_path: Path) -> None:
+    events = [event for number in range(2) for event in talk("undated", number, day=None)]
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    project = Project(tmp_path)
+    project.ingest([tmp_path / "log.jsonl"])
+    project.build()
+    data = home(project.context, {}, [])
+    assert (data.until, data.without_time) == (None, 2)
+
+
 def test_the_newest_policy_is_the_last_to_appear_where_older_ones_serve_beside_it(tmp_path: Path) -> None:
     days = range(9)
     events = [e for policy in "abcdef" for day in days for e in talk(policy, day, day=day)]
