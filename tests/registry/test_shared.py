@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from flywheel import Project
 from flywheel.config import Config
-from flywheel.errors import BusyError, StoreError
+from flywheel.errors import BucketError, BusyError, StoreError
 from flywheel.io import files
 from flywheel.pipeline.admin.gc import Kept
 from flywheel.pipeline.promote import promotion
@@ -33,6 +33,7 @@ def started() -> Iterator[BucketServer]:
 @pytest.fixture
 def server(started: BucketServer, monkeypatch: pytest.MonkeyPatch) -> BucketServer:
     started.objects.clear()
+    started.asked.clear()
     started.before = lambda _: None
     started.use(monkeypatch)
     monkeypatch.setenv("FLYWHEEL_TRUST", "1")
@@ -154,6 +155,35 @@ def test_a_killed_decision_is_finished_and_a_number_is_taken_once(tmp_path: Path
             with pytest.raises(BusyError, match="has begun round 2"):
                 there.registry.shared.claim(2)
         assert ctx.registry.next_number() == 2
+
+
+def test_a_machine_cut_off_at_any_request_goes_on_where_it_was(server: BucketServer, tmp_path: Path) -> None:
+    def work(folder: Path, url: str) -> None:
+        if 1 not in _machine(folder, url).registry.trained():
+            _train(_machine(folder, url), 1)
+        _promote(_machine(folder, url), 1)
+
+    work(tmp_path / "whole", f"{URL}/whole")
+    requests, cuts = len(server.asked), 0
+    for cut in range(1, requests + 1):
+        folder, url, left = tmp_path / str(cut), f"{URL}/{cut}", [cut]
+
+        def refuse(_: str, left: list[int] = left) -> None:
+            left[0] -= 1
+            server.refuses = left[0] <= 0
+
+        server.before = refuse
+        try:
+            work(folder, url)
+        except BucketError:
+            cuts += 1
+        server.before, server.refuses = lambda _: None, False
+        seen = _machine(tmp_path / f"{cut}-early", url).registry
+        assert seen.problems(seen.numbers()) == [], cut
+        work(folder, url)
+        other = _machine(tmp_path / f"{cut}-other", url).registry
+        assert (other.champion, len(other.promotions()), other.problems([1])) == (1, 1, []), cut
+    assert cuts == len(range(1, requests + 1)) > 5
 
 
 def test_gc_and_forget_remove_what_no_round_names(server: BucketServer, tmp_path: Path) -> None:
