@@ -275,7 +275,9 @@ class ActionValue(Row):
     """What the whole log shows about an action in a state, and how far it may be trusted.
 
     By kind:
-    - cell: sums of a state and action over all partitions, in which a user counts once.
+    - cell: sums of a state and action over all partitions, in which a user counts once; of level 1 `x` holds the weight
+      and total of the same attempts as they count at level 2, where the user may have more of them.
+    - voter: how many attempts (`count`) a user made there whose attempts are one of a cell.
     - noise: `x` holds the mean square of attempts' outcomes, the largest variance that a state's can have.
     - relation: how a level is related to the level below: `x` is [slope, variance], of level 1 with the mean square of
       true differences; see `stages/values/model.py`.
@@ -283,14 +285,15 @@ class ActionValue(Row):
     """
 
     table: ClassVar[str] = "values"
-    key: ClassVar[tuple[str, ...]] = ("kind", "level", "state", "action")
+    key: ClassVar[tuple[str, ...]] = ("kind", "level", "state", "action", "voter")
 
-    kind: Literal["cell", "noise", "relation", "prior"]
+    kind: Literal["cell", "voter", "noise", "relation", "prior"]
     level: int = Field(ge=0, le=2, description="Level of the state, see the table `evidence`.")
     state: str = Field(description="Hash of the state; '' where the row is not about one.")
     action: str = Field(description="Hash of the action; '' where the row is not about one.")
     parent_state: str | None = Field(default=None, description="The same state at the next level.")
     parent_action: str | None = Field(default=None, description="The same action at the next level.")
+    voter: str | None = Field(default=None, description="Pseudonym of the user.")
     count: int = Field(ge=0, description="Users, and attempts without one; of other kinds what they were fitted on.")
     weight: float = Field(ge=0, description="Attempts, by their weights.")
     total: float = Field(description="Sum of weight times outcome.")

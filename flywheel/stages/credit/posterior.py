@@ -44,7 +44,7 @@ def skills(
     own = once.with_columns(n=pl.col("weight") / share).with_columns(total=pl.col("n") * pl.col("outcome"))
     here = _exact(keys, own)
     sides = {0: against_rest(here["action"], here["state"])}
-    beside = values.beside(keys, own)
+    beside = values.beside(keys, once)
     sides |= {level: against_rest(*pair) for level, pair in beside.items()}
     difference, level = values.model.combined(sides)
     found = values.model.posterior(difference)

@@ -24,6 +24,7 @@ from flywheel.stages.values.model import (
     Model,
     Sides,
     against_rest,
+    as_counted,
     beside,
     cells_of,
 )
@@ -38,6 +39,11 @@ _VAGUE = 0.5  # standard deviation of what is assumed of it before
 _ROOM = 0.05  # variance added before differences are weighed: a precise one must not decide alone
 
 
+_CELL = ("level", "state", "action")
+_COUNTED = ("n_1", "total_1", "n_2", "total_2")  # of levels 0 and 1: what the same attempts are of the cells above
+_FIRST = [pl.col(name).first() for name in ("parent_state", "parent_action", "sample_episode", "sample_step")]
+
+
 class _Observed(NamedTuple):
     """Differences between an action and the rest of its state, at the levels that have any."""
 
@@ -49,7 +55,9 @@ class _Observed(NamedTuple):
 def build_values(evidence: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
     """Return the table `values`; the funnel counts sums of levels 1 and 2."""
     evidence = evidence.sort("level", "state", "action", "voter", "task_id", nulls_last=False)
-    cells = _merged(evidence)
+    voters = _by_voter(evidence)
+    often = voters.filter(pl.col("voter").is_not_null() & (pl.col("count") > 1) & (pl.col("level") > 0))
+    cells = _merged(voters)
     shared = cells.filter(pl.col("level") > 0)
     funnel.considered += shared.height
     lonely = pl.col("count").sum().over("level", "state") < _COMPARED
@@ -65,15 +73,31 @@ def build_values(evidence: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
     model, fitted = _with_prior(model, exact, coarse)
     funnel.note("differences that the prior was fitted on", fitted)
     funnel.note("actions in shared states", shared.filter(pl.col("level") == 1).height)
-    return conform(_table(shared, model, told, fitted), ActionValue).collect()
+    often = often.join(shared, on=_CELL, how="semi", maintain_order="left")
+    return conform(_table(shared, often, model, told, fitted), ActionValue).collect()
 
 
-def _merged(evidence: pl.DataFrame) -> pl.DataFrame:
-    """Return sorted sums of all partitions by level, state and action; a user of several counts once, by the mean."""
-    by = ["level", "state", "action"]
-    numbers = [pl.col(name).sum() for name in ("count", "weight", "total")]
-    first = [pl.col(name).first() for name in ("parent_state", "parent_action", "sample_episode", "sample_step")]
-    voters = evidence.group_by(*by, "voter", maintain_order=True).agg(*numbers, *first)
+def _by_voter(evidence: pl.DataFrame) -> pl.DataFrame:
+    """Return sorted sums of all partitions by cell and user, with what the same attempts are of the cells above."""
+    sums = [pl.col(name).sum() for name in ("count", "weight", "total")]
+    voters = evidence.group_by(*_CELL, "voter", maintain_order=True).agg(*sums, *_FIRST)
+    levels = {level: voters.filter(pl.col("level") == level) for level in LEVELS}
+    often = {level: levels[level].select("state", "action", "voter", "count") for level in LEVELS[1:]}
+    often = {level: users.filter(pl.col("voter").is_not_null()) for level, users in often.items()}
+    total = pl.col("total")
+    above = levels[1].select("state", "action", "parent_state", "parent_action").unique(["state", "action"])
+    above = above.rename({"state": "parent_state", "action": "parent_action", "parent_state": "state_2",
+                          "parent_action": "action_2"})  # fmt: skip
+    exact = as_counted(levels[0], often[1], 1, "weight", total, above="parent_")
+    exact = exact.join(above, on=["parent_state", "parent_action"], how="left", maintain_order="left")
+    exact = as_counted(exact, often[2], 2, "weight", total).drop("state_2", "action_2")
+    near = as_counted(levels[1], often[2], 2, "weight", total, above="parent_")
+    return pl.concat([exact, near, levels[2]], how="diagonal")
+
+
+def _merged(voters: pl.DataFrame) -> pl.DataFrame:
+    """Return sums by level, state and action; a user of several counts once, by the mean."""
+    numbers = [pl.col(name).sum() for name in ("count", "weight", "total", *_COUNTED)]
     named = pl.col("voter").is_not_null()
     mean = pl.col("total") / pl.col("weight")
     voters = voters.with_columns(_weight=pl.col("weight") / pl.col("count"), _mean=mean).with_columns(
@@ -81,7 +105,8 @@ def _merged(evidence: pl.DataFrame) -> pl.DataFrame:
         weight=pl.when(named).then("_weight").otherwise("weight"),
         total=pl.when(named).then(pl.col("_weight") * pl.col("_mean")).otherwise("total"),
     )
-    return voters.group_by(*by, maintain_order=True).agg(*numbers, *first)
+    cells = voters.group_by(*_CELL, maintain_order=True).agg(*numbers, *_FIRST)
+    return cells.with_columns(x=pl.when(pl.col("level") == 1).then(pl.concat_list("n_2", "total_2")))
 
 
 def _exact(cells: pl.DataFrame, by_level: dict[int, pl.DataFrame]) -> _Observed:
@@ -91,7 +116,7 @@ def _exact(cells: pl.DataFrame, by_level: dict[int, pl.DataFrame]) -> _Observed:
     )
     parents = by_level[1].select(state_1="state", action_1="action", state_2="parent_state", action_2="parent_action")
     rows = rows.join(parents, on=["state_1", "action_1"], how="left", maintain_order="left").rename({"weight": "n"})
-    others = beside(rows, rows.select("state_0", "action_1", "action_2", "n", "total"), by_level)
+    others = beside(rows, rows, by_level)
     whole = pl.col("n").sum().over("state_0"), pl.col("total").sum().over("state_0")
     own = against_rest(rows.select("n", "total"), rows.select(n=whole[0], total=whole[1]))
     sides = {0: own} | {level: against_rest(*pair) for level, pair in others.items()}
@@ -106,7 +131,7 @@ def _coarse(by_level: dict[int, pl.DataFrame]) -> _Observed:
     )
     whole = pl.col("n").sum().over("state_1"), pl.col("total").sum().over("state_1")
     own = against_rest(rows.select("n", "total"), rows.select(n=whole[0], total=whole[1]))
-    others = beside(rows, rows.select("state_0", "action_1", "action_2", "n", "total"), by_level)
+    others = beside(rows, rows.with_columns(n_1="n", total_1="total", n_2="n_above", total_2="total_above"), by_level)
     states = rows.select("state_0", "state_1", "state_2")
     return _Observed({1: own, 2: against_rest(*others[2])}, _alone(rows, "state_1"), states)
 
@@ -202,7 +227,7 @@ def _own_share(model: Model, observed: _Observed) -> Floats:
     return np.asarray(observed.weight * parts[0] / np.where(parts[1] > 0, parts[1], 1.0), dtype=np.float64)
 
 
-def _table(cells: pl.DataFrame, model: Model, told: tuple[int, int], fitted: int) -> pl.DataFrame:
+def _table(cells: pl.DataFrame, often: pl.DataFrame, model: Model, told: tuple[int, int], fitted: int) -> pl.DataFrame:
     blank = {"state": "", "action": "", "weight": 0.0, "total": 0.0}
     facts = [
         {"kind": "noise", "level": 0, "count": 0, "x": [model.widest], "y": []},
@@ -219,7 +244,10 @@ def _table(cells: pl.DataFrame, model: Model, told: tuple[int, int], fitted: int
     schema = polars_schema(ActionValue)
     learned = pl.DataFrame([{**dict.fromkeys(schema), **blank, **fact} for fact in facts], schema=schema)
     empty = pl.lit([], dtype=pl.List(pl.Float64))
-    rows = cells.with_columns(kind=pl.lit("cell"), x=empty, y=empty).select(
-        pl.col(name).cast(kind) for name, kind in schema.items()
-    )
-    return pl.concat([rows, learned])
+    none = pl.lit(None, dtype=pl.String)
+    tables = [
+        cells.with_columns(kind=pl.lit("cell"), voter=none, x=pl.col("x").fill_null(empty), y=empty),
+        often.with_columns(kind=pl.lit("voter"), x=empty, y=empty),
+    ]
+    rows = [table.select(pl.col(name).cast(kind) for name, kind in schema.items()) for table in tables]
+    return pl.concat([*rows, learned])

@@ -108,7 +108,8 @@ class Values(NamedTuple):
     """The table `values`, as the stages that use it read it."""
 
     model: Model
-    cells: Mapping[int, pl.DataFrame]  # by level 1 and 2: {state, action, n, total, voters, parent_action, sample_*}
+    cells: Mapping[int, pl.DataFrame]  # by level 1 and 2, see `cells_of`
+    often: Mapping[int, pl.DataFrame]  # by level: {state, action, voter, count} of users with several attempts
 
     @classmethod
     def read(cls, table: pl.DataFrame) -> Self:
@@ -122,46 +123,82 @@ class Values(NamedTuple):
             prior = Prior(weights, np.array(shares).reshape(len(weights), -1))
             model = Model(rows["noise", 0][0], one[2], one[1], two[0], two[1], prior)
         cells = table.filter(pl.col("kind") == "cell")
-        return cls(model, {level: cells_of(cells, level) for level in LEVELS[1:]})
+        often = table.filter(pl.col("kind") == "voter").select("level", "state", "action", "voter", "count")
+        return cls(
+            model,
+            {level: cells_of(cells, level) for level in LEVELS[1:]},
+            {level: often.filter(pl.col("level") == level).drop("level") for level in LEVELS[1:]},
+        )
 
     def beside(self, rows: pl.DataFrame, own: pl.DataFrame) -> dict[int, tuple[pl.DataFrame, pl.DataFrame]]:
         """Return for each row what levels 1 and 2 show besides its own state, as (of its action, of its state).
 
         Args:
             rows: with state_0 and the states and actions of levels 1 and 2.
-            own: sums of the rows' exact states: state_0, action_1, action_2, n and total; these attempts are part of
-                levels 1 and 2 and are left out of them.
+            own: the attempts at the rows' exact states, with the same columns, voter, weight and outcome; they are part
+                of levels 1 and 2, where a user with several attempts has one vote, and are left out of them.
         """
+        for level in LEVELS[1:]:
+            own = as_counted(own, self.often[level], level, "weight", pl.col("weight") * pl.col("outcome"))
         return beside(rows, own, self.cells)
 
 
+def as_counted(
+    attempts: pl.DataFrame, often: pl.DataFrame, level: int, weight: str, total: pl.Expr, above: str = ""
+) -> pl.DataFrame:
+    """Return sums of attempts with what they are of a level's cells: n_LEVEL and total_LEVEL.
+
+    Args:
+        attempts: sums by user, with the level's state and action, or those columns under the prefix `above`.
+        often: {state, action, voter, count} of the level.
+        level: 1 or 2.
+        weight: the column with their weight.
+        total: their weight times outcome.
+        above: `parent_` where the columns are those of the level below.
+    """
+    keys = [f"{above}state", f"{above}action"] if above else [state_column(level), action_column(level)]
+    named = often.select("voter", pl.col("state").alias(keys[0]), pl.col("action").alias(keys[1]), _count="count")
+    joined = attempts.join(named, on=[*keys, "voter"], how="left", maintain_order="left")
+    count = pl.col("_count").fill_null(1)
+    return joined.with_columns(
+        (pl.col(weight) / count).alias(f"n_{level}"), (total / count).alias(f"total_{level}")
+    ).drop("_count")
+
+
 def cells_of(cells: pl.DataFrame, level: int) -> pl.DataFrame:
-    """Return the cells of a level under the names that `beside` joins by."""
+    """Return {state, action, n, total, voters, parent_*, sample_*, n_above, total_above} of the cells of a level."""
     return cells.filter(pl.col("level") == level).select(
         "state", "action", "parent_state", "parent_action", "sample_episode", "sample_step",
-        n="weight", total="total", voters="count",
+        n="weight", total="total", voters="count", n_above=pl.col("x").list.get(0, null_on_oob=True),
+        total_above=pl.col("x").list.get(1, null_on_oob=True),
     )  # fmt: skip
 
 
 def beside(
     rows: pl.DataFrame, own: pl.DataFrame, cells: Mapping[int, pl.DataFrame]
 ) -> dict[int, tuple[pl.DataFrame, pl.DataFrame]]:
-    """Return what `Values.beside` does, from cells."""
-    inner = _sums(own, "state_0"), {level: _sums(own, "state_0", action_column(level)) for level in (1, 2)}
-    of_action = {level: _joined(rows, inner[1][level], ["state_0", action_column(level)]) for level in (1, 2)}
-    of_state = _joined(rows, inner[0], ["state_0"])
-    below: tuple[pl.DataFrame, pl.DataFrame] = (of_action[1], of_state)
+    """Return what `Values.beside` does, from cells.
+
+    Args:
+        rows: as there.
+        own: sums of their exact states: state_0, action_1 and action_2, with n_1, total_1, n_2 and total_2.
+        cells: by level, as `cells_of` returns them.
+    """
     result = {}
     for level in (1, 2):
         keys = [state_column(level), action_column(level)]
         named = cells[level].rename({"state": keys[0], "action": keys[1]})
         whole = _joined(rows, _sums(named, *keys), keys), _joined(rows, _sums(named, keys[0]), keys[:1])
-        result[level] = _less(whole[0], below[0]), _less(whole[1], below[1])
-        if level == 1:
-            inside = named.rename({"parent_action": "action_2"})
-            above = _joined(rows, _sums(inside, "state_1", "action_2"), ["state_1", "action_2"])
+        counted = own.select("state_0", keys[1], n=f"n_{level}", total=f"total_{level}")
+        there = ["state_0", keys[1]]
+        below = _joined(rows, _sums(counted, *there), there), _joined(rows, _sums(counted, "state_0"), there[:1])
+        if level == LEVELS[-1]:
+            inside = cells[1].select(state_1="state", action_2="parent_action", n="n_above", total="total_above")
+            near = ["state_1", "action_2"]
+            above = _joined(rows, _sums(inside, *near), near), _joined(rows, _sums(inside, "state_1"), near[:1])
             # A state that no one else met is not among the cells: then its own attempts are all there is.
-            below = _larger(above, of_action[2]), _larger(whole[1], of_state)
+            below = _larger(above[0], below[0]), _larger(above[1], below[1])
+        result[level] = _less(whole[0], below[0]), _less(whole[1], below[1])
     return result
 
 

@@ -16,7 +16,7 @@ from flywheel.stages.values.alternatives import build_alternatives, transplanted
 from flywheel.stages.values.evidence import build_evidence
 from flywheel.stages.values.fit import build_values
 from flywheel.stages.values.keys import keyed
-from flywheel.stages.values.model import Sides, Values
+from flywheel.stages.values.model import Model, Sides, Values
 
 Frames = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 Make = Callable[[list[dict[str, Any]]], Frames]
@@ -203,3 +203,25 @@ def test_an_action_is_put_into_another_attempt_with_that_ones_own_names(frames: 
     assert message["tool_calls"][0]["arguments"] == {"order": "77", "why": "asked"}
     assert transplanted(row["message"], row["slots"], "Cancel order 77 and 78") is None
     assert transplanted(row["message"], row["slots"], None) is None
+
+
+def test_a_users_other_attempts_do_not_turn_an_outcome_against_its_own_steps(frames: Make) -> None:
+    """Three users with many tasks, of two intents: a step's skill is the same whether its own attempt succeeded."""
+
+    def world(p: float) -> Frames:
+        rows = [
+            attempt(f"e{i:03d}", "ask" if i % 5 % 2 else "act", 0.9 if i % 5 % 2 or i % 7 == 0 else 0.1, task=f"t{i}",
+                    user=("ann", "bob", "cid")[i % 3], user_says="Cancel order 40" if i % 4 else "Where is my parcel?")
+            for i in range(60)
+        ]  # fmt: skip
+        return frames([rows[0] | {"p": p}, *rows[1:]])
+
+    model = Model(slope=0.8, scatter=0.05, prior=valued(frames(crowd(160))).model.prior)
+    found = []
+    for p in (0.95, 0.05):
+        made = world(p)
+        of_all = skills(*made, valued(made)._replace(model=model), CFG)
+        found.append(of_all.filter((pl.col("episode_id") == "e000") & (pl.col("step") == 0)).row(0))
+    succeeded, failed = found
+    assert succeeded[2:] == pytest.approx(failed[2:], abs=1e-9)
+    assert succeeded[2] < -0.05

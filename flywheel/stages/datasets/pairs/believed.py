@@ -117,14 +117,15 @@ def _shared_anchor(one: pl.DataFrame, other: pl.DataFrame) -> pl.Series:
 
 
 def _sums(actions: pl.DataFrame, anchors: pl.Series) -> pl.DataFrame:
-    """Return the attempts at the anchors, each user's as one, with n and total; {state_0, act, action_1, action_2}."""
+    """Return the attempts at the anchors, as state_0; n and total are of a user's attempts at it as one."""
     wanted = anchors.drop_nulls().unique().implode()
     parts = []
     for name in ("seen", "exact", "rough"):
         met = actions.filter(pl.col(name).is_in(wanted))
         once = met.unique([name, "act", "episode_id"], keep="first", maintain_order=True)
         share = once.with_columns(n=pl.col("weight") / pl.len().over(name, "act", "voter"))
-        parts.append(share.select("act", *_KEYS, "n", total=pl.col("n") * pl.col("outcome"), state_0=pl.col(name)))
+        own = ("act", *_KEYS, "voter", "weight", "outcome", "n")
+        parts.append(share.select(*own, total=pl.col("n") * pl.col("outcome"), state_0=pl.col(name)))
     return pl.concat(parts)
 
 
