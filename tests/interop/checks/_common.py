@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import runpy
 import sys
 import traceback
 
@@ -36,6 +37,22 @@ def spread(row):
     return [next(values) if trained else 0.0 for trained in mask(row)]
 
 
+def credit(row):
+    """The advantage of each step at its last token, one number a token of the completion."""
+    values = [0.0] * len(row["completion_ids"])
+    for (_, end), advantage in zip(row["windows"], row["step_advantages"], strict=True):
+        values[end - 1] = advantage
+    return values
+
+
+def steps():
+    """What the attempts did, as the routing targets name it, with each step's credit; by episode."""
+    did = {"0": ["list_orders", "reply"], "1": ["find_order", "reply"], "2": ["ask"]}
+    return {
+        row["episode"]: list(zip(did[row["side"]], row["step_advantages"], strict=True)) for row in tokens("groups")
+    }
+
+
 def actions():
     """The tokens of each action of the one attempt that the exported scenario records, and its row."""
     (row,) = [row for row in tokens("groups") if (row["row"], row["side"]) == ("group", "0")]
@@ -47,7 +64,7 @@ def same(read, written, what):
 
 
 def run(**checks):
-    """Run the checks of a system by cell of the table, and print what each proved."""
+    """Run the checks of a system by cell of the table, print what each proved, and let its code write rollouts."""
     results = {}
     for cell, check in checks.items():
         try:
@@ -55,4 +72,7 @@ def run(**checks):
         except BaseException as error:  # noqa: BLE001
             traceback.print_exc()
             results[cell] = {"passed": False, "proof": f"{type(error).__name__}: {str(error)[:200]}"}
-    print("RESULTS " + json.dumps(results))
+    print("RESULTS " + json.dumps(results), flush=True)
+    sys.argv = sys.argv[4:]
+    if sys.argv:
+        runpy.run_path(sys.argv[0], run_name="__main__")

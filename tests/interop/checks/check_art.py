@@ -35,6 +35,7 @@ def tokenized():
     for group in read_trajectory_groups_parquet("trajectories.parquet"):
         for n, trajectory in enumerate(group.trajectories):
             own = written[group.metadata["group_id"], n]
+            same(trajectory.metrics["advantage"], own["advantage"], "advantage")
             read = trajectory.tokenize(model=own["policy"])
             sampled = [int(bool(flag & TokenFlag.SAMPLED)) for flag in read.flags]
             same(list(read.tokens), ids(own), "tokens")

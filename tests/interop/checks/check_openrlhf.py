@@ -35,7 +35,10 @@ def read():
     rows = SFTDataset(data, tokenizer, 8192, strategy, num_processors=1)
     for row, written in zip([rows[n] for n in range(len(rows))], tokens("sft"), strict=True):
         same(row[0][0].tolist(), ids(written), "sft")
-    return "RewardDataset(is_dpo) and SFTDataset give every token, and the place where the loss begins"
+        same([0, *map(int, row[2][0].tolist()[:-1])], mask(written), "mask")  # its own is of the token after
+    return (
+        "RewardDataset(is_dpo) and SFTDataset give every token and the mask; pairs as well, from where the loss begins"
+    )
 
 
 def replay():

@@ -10,7 +10,7 @@ import typing_extensions
 
 typing.TypedDict = typing_extensions.TypedDict  # declared for Python 3.12
 
-from _common import FOLDER, MODEL, actions, ids, mask, run, same, spread, tokens
+from _common import FOLDER, MODEL, actions, credit, ids, mask, run, same, spread, tokens
 
 os.chdir(FOLDER)
 sys.path.insert(0, str(FOLDER))
@@ -78,8 +78,8 @@ def replay():
             own = written[key]
             same(output["prompt_token_ids"][n] + output["response_ids"][n], ids(own), "tokens")
             same([0] * len(own["prompt_ids"]) + output["loss_masks"][n], mask(own), "mask")
-            credit = sum(own["step_advantages"]) if steps else own["reward"]
-            same(round(sum(output["rewards"][n]), 6), round(credit, 6), "reward")
+            last = [0.0] * (len(own["completion_ids"]) - 1)
+            same(output["rewards"][n], credit(own) if steps else [*last, own["reward"]], "rewards by token")
     one = {**batch, **{k: batch[k][:1] for k in ("prompts", "env_classes", "env_extras", "trajectory_ids")}}
     known = asyncio.run(played.Replay().generate(one))["rollout_logprobs"]
     own = written[wanted[0]]

@@ -3,7 +3,8 @@
 import os
 import sys
 
-from _common import FOLDER, run, same, tokens
+import numpy as np
+from _common import FOLDER, lines, run, same, steps, tokens
 
 os.chdir(FOLDER)
 sys.path.insert(0, str(FOLDER))
@@ -15,7 +16,19 @@ def read():
     logged, attempts = buffer(), tokens("groups")
     same(int(logged.terminated.sum()), len(attempts), "attempts")
     same(round(float(logged.rew.sum()), 4), round(sum(row["reward"] for row in attempts), 4), "returns")
-    return f"ReplayBuffer.from_data holds {len(logged)} steps of {len(attempts)} attempts, with the returns of the log"
+    (encoder,) = lines(FOLDER / "encoder.json")
+    written, did = np.load("transitions.npz", allow_pickle=False), {}
+    for n, name in enumerate(written["episodes"]):
+        did.setdefault(str(name), []).append((encoder["actions"][logged.act[n]], float(written["credit"][n])))
+    same(did, steps(), "actions and credit by step")
+    same(logged.obs.tolist(), written["observations"].tolist(), "states")
+    last = [n for n, over in enumerate(logged.terminated) if over]
+    rewards = {str(written["episodes"][n]): round(float(logged.rew[n]), 4) for n in last}
+    same(rewards, {row["episode"]: row["reward"] for row in attempts}, "returns by episode")
+    return (
+        f"ReplayBuffer.from_data holds {len(logged)} steps of {len(attempts)} attempts: states, actions and returns of "
+        "the log"
+    )
 
 
 def trained():

@@ -50,7 +50,9 @@ def single():
 
     trainer = trainer_of("kto", KTOConfig, KTOTrainer)
     for row, written in zip(trainer.train_dataset, tokens("unpaired"), strict=True):
-        same(list(row["prompt_ids"]) + list(row["completion_ids"]), ids(written), "unpaired")
+        same(list(row["prompt_ids"]), written["prompt_ids"], "prompt")
+        same(list(row["completion_ids"]), written["completion_ids"], "the action, which alone is trained")
+        same(row["label"], written["label"], "label")
     trainer.train()
     return trainer.state.log_history[0]["loss"]
 
@@ -73,11 +75,34 @@ def read():
 
 
 def replay():
+    """What the trainer would learn of every attempt, and the advantages that it computes itself."""
     import grpo
 
-    trainer = grpo.main(str(MODEL), max_steps=1, save_strategy="no", logging_steps=1, use_cpu=True, bf16=False)
-    reward = trainer.state.log_history[0]["reward"]
-    return f"GRPOTrainer trains a step on logged attempts; mean reward {reward:.4f}"
+    seen, groups = [], {}
+
+    class Seen(grpo.GRPOTrainer):
+        def _generate_and_score_completions(self, inputs):
+            batch = super()._generate_and_score_completions(inputs)
+            for n, advantage in enumerate(batch["advantages"].tolist()):
+                prompt = batch["prompt_ids"][n][batch["prompt_mask"][n].bool()].tolist()
+                completion = batch["completion_ids"][n][batch["completion_mask"][n].bool()].tolist()
+                trained = batch["tool_mask"][n][: len(completion)].tolist()
+                if any(trained):  # else it fills a smaller group
+                    seen.append((prompt + completion, [0] * len(prompt) + trained, round(advantage, 4)))
+            return batch
+
+    grpo.GRPOTrainer = Seen
+    settings = {"save_strategy": "no", "logging_steps": 1, "use_cpu": True, "bf16": False}
+    for own in tokens("groups"):
+        groups.setdefault(own["row"], []).append(own)
+    grpo.main(str(MODEL), max_steps=len(groups), **settings)
+    written = [
+        (ids(own), mask(own), round(own["reward"] - sum(one["reward"] for one in group) / len(group), 4))
+        for group in groups.values()
+        for own in group
+    ]
+    same(sorted(seen), sorted(written), "tokens, masks, and rewards less their group's mean")
+    return f"GRPOTrainer trains on {len(seen)} logged attempts: ids, masks, and rewards less their group's mean"
 
 
 def sampled():

@@ -81,7 +81,11 @@ SWIFT = Target(
             "these rows are rendered text, for `--use_chat_template false`."
         ),
         "Where it does not know the base, add `--model_type` and `--template dummy`: the rows are rendered already.",
-        "When it saves, it asks modelscope's hub; `USE_HF=1` stops that.",
+        "Before it trains, it asks modelscope's hub; `USE_HF=1` stops that.",
+        (
+            "It divides by `gradient_accumulation_steps` also where fewer batches are left: the loss of a last step "
+            "can be too small."
+        ),
         "It runs code that the base model's folder brings, and has no switch against it: look whether there is any.",
         (
             "Groups have no launch file: `replay.py` is a scheduler for `swift rollout` and its GRPO, which need vLLM "
