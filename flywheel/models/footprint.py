@@ -245,18 +245,22 @@ class Footprint:
         pieces = FRAGMENTS[self.kind] * tokens * kept * decoder.layers
         positions = 3 * _AT_ONCE + 2 * _PROBED
         return {
-            "weights": self._weights(),
+            "weights": self._weights(again=again),
             "adapter": self._trained * _PEER,
             "activations": round(activations + tokens * self._slopes() + pieces),
             "head": positions * decoder.vocabulary * 4,
             "runtime": _RUNTIME[self.kind],
         }
 
-    def _weights(self) -> int:
+    def _weights(self, *, again: bool) -> int:
         sizes = [math.prod(shape) for shape in self._decoder.linear.values()]
         linear = sum(sizes) * self._bytes
-        if self._quantised != "none":  # one of them is as it was while it computes
-            linear = round(sum(sizes) * BYTES[self._quantised]) + max(sizes, default=0) * self._bytes
+        if self._quantised != "none":
+            # While a layer computes it is whole: of four bits bitsandbytes makes it again on the way back, of eight
+            # autograd keeps torchao's copy until then.
+            whole = linear // (max(1, self._decoder.layers) if again else 1)
+            whole = max(sizes, default=0) * self._bytes if self._quantised == "nf4" else whole
+            linear = round(sum(sizes) * BYTES[self._quantised]) + whole
         if self._spread:  # a layer is whole while it computes
             linear = linear // self._processes + linear // max(1, self._decoder.layers)
         return linear + self._decoder.others * self._bytes
