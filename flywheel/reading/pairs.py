@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from flywheel.reading.messages import ROLES
 from flywheel.reading.streams import stream_events, streamed
 from flywheel.reading.usage import token_ids
 from flywheel.reading.values import as_dict, as_list, count, embedded, first, number, present, text
@@ -21,6 +22,10 @@ _ENVELOPES = (
     ("input", "output"),
     ("body", "response"),
 )
+_ANSWERS = ("response", "completion", "output")
+_API = {"choices", "object", "role", "error", "status_code"}  # text that is JSON with one of these is no model's words
+_API_PARTS = ("content", "output", "message", "response", "body", "chunks", "events")
+_FAILED_HTTP = 400  # HTTP statuses from here on are failures
 _SAMPLING = {
     "temperature", "top_p", "top_k", "max_tokens", "max_completion_tokens", "max_output_tokens", "seed", "stop",
     "stop_sequences", "frequency_penalty", "presence_penalty", "reasoning_effort",
@@ -41,19 +46,51 @@ class Pair(NamedTuple):
 def pair_of(record: Any, fields: tuple[str, ...] = ("messages",)) -> Pair:
     """Return a record's request and response, whatever their fields are called.
 
+    An answer of which only the text or the message was logged is a response with one choice, which has `said`.
+
     Args:
         record: a record of a log.
         fields: an object with one of these is a request.
     """
     outer = as_dict(record)
     for asked, answered in _ENVELOPES:
-        request, response = embedded(outer.get(asked)), embedded(outer.get(answered))
+        request = embedded(outer.get(asked))
         if isinstance(request, dict) and any(name in request for name in fields):
-            return Pair(request, response_body(response) or {"events": stream_events(outer)}, outer)
+            response = _said(outer.get(answered), outer) or response_body(embedded(outer.get(answered)))
+            return Pair(request, response or {"events": stream_events(outer)}, outer)
     if any(isinstance(outer.get(name), list | str) for name in fields):
-        answer = first(outer, ("response", "completion", "output"))
-        return Pair(outer, response_body(embedded(answer)) or outer, outer)
+        answer = first(outer, (*_ANSWERS, "answer") if outer.get("messages") else _ANSWERS)
+        said = {} if ends_answered(outer) else _said(answer, outer)
+        return Pair(outer, said or response_body(embedded(answer)) or outer, outer)
     return Pair({}, response_body(embedded(outer.get("response"))) or outer, outer)
+
+
+def ends_answered(record: Mapping[str, Any]) -> bool:
+    """Whether a record's messages end with an answer: what stands beside them is a copy of it, or a right answer."""
+    last = as_dict((as_list(embedded(record.get("messages"))) or [None])[-1])
+    return ROLES.get(str(last.get("role"))) == "assistant"
+
+
+def _said(answer: Any, outer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the response in an answer's text or message; {} for what an API sent, and for the text of a failure."""
+    fields = as_dict(answer)
+    speaks = ROLES.get(str(fields.get("role"))) == "assistant" and "type" not in fields
+    if speaks and isinstance(fields.get("content"), str | None):
+        return {**fields, "choices": [{"message": fields}], "said": True}
+    status = number(first(outer, ("status_code", "status")))
+    if outer.get("error") or (status is not None and status >= _FAILED_HTTP) or not _is_words(answer):
+        return {}
+    message = {"role": "assistant", "content": answer}
+    return {"choices": [{"message": message}], "usage": as_dict(outer.get("usage")) or outer, "said": True}
+
+
+def _is_words(answer: Any) -> bool:
+    """Whether a logged answer is what a model wrote, which may be JSON, and not the text that came over the wire."""
+    if not isinstance(answer, str) or not answer.strip() or answer.lstrip().startswith(("data:", "event:")):
+        return False
+    whole = embedded(answer)
+    parts = [whole] if isinstance(whole, dict) else stream_events(answer)
+    return not any(_API & part.keys() or any(isinstance(part.get(n), dict | list) for n in _API_PARTS) for part in parts)
 
 
 def response_body(response: Any) -> Mapping[str, Any]:

@@ -42,6 +42,43 @@ def test_without_a_prompt_there_is_no_request(record: Any) -> None:
     assert pair_of(record).request == {}
 
 
+@pytest.mark.parametrize(
+    "record",
+    [
+        {**ASK, "response": "Paris"},
+        {**ASK, "completion": "Paris"},
+        {**ASK, "output": "Paris"},
+        {**ASK, "answer": "Paris"},
+        {"request": ASK, "response": "Paris", "usage": {"prompt_tokens": 3}},
+        {"request": ASK, "response": {"role": "assistant", "content": "Paris", "usage": {"prompt_tokens": 3}}},
+        {"request": ASK, "response": '{"city": "Paris"}'},
+        {"prompt": "u", "completion": "Paris"},
+    ],
+)
+def test_an_answer_of_which_only_the_text_was_logged(record: dict[str, Any]) -> None:
+    pair = pair_of({"prompt_tokens": 3, **record}, ("messages", "prompt"))
+    (choice,) = pair.response["choices"]
+    assert choice["message"]["role"] == "assistant"
+    assert "Paris" in choice["message"]["content"]
+    assert pair.response["usage"]["prompt_tokens"] == 3
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"response": "data: [DONE]"},
+        {"response": '{"error": {"message": "rate limit"}}'},
+        {"response": '{"choices": []}'},
+        {"response": "upstream timeout", "error": "504"},
+        {"response": "Bad Gateway", "status_code": 502},
+        {"response": "u", "messages": [*ASK["messages"], {"role": "assistant", "content": "u"}]},
+        {"prompt": "what is 6 times 7?", "messages": None, "answer": "42"},
+    ],
+)
+def test_what_is_no_answer_in_words(fields: dict[str, Any]) -> None:
+    assert "said" not in pair_of({**ASK, **fields}, ("messages", "prompt")).response
+
+
 def test_seconds_and_dollars() -> None:
     assert common_payload(pair_of({"request": {"messages": []}, "latency_ms": 1500, "cost": "0.01"})) == {
         "latency_s": 1.5,

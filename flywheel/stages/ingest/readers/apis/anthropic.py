@@ -13,7 +13,7 @@ from typing import Any
 from flywheel.reading.events import Event, attempt_of, source_of, spoken
 from flywheel.reading.feedback import judgements
 from flywheel.reading.messages import tool_schemas
-from flywheel.reading.pairs import pair_of
+from flywheel.reading.pairs import Pair, pair_of
 from flywheel.reading.reader import reader
 from flywheel.reading.values import as_dict, as_list, embedded
 from flywheel.stages.ingest.readers.apis._dialects.calls import call_events
@@ -24,11 +24,21 @@ _TELLING = ("tool_use", "tool_result", "thinking", "redacted_thinking")
 
 def _read(record: Any, line: int) -> Iterator[Event]:
     """Yield the events of one pair, message or transcript."""
-    pair = pair_of(record)
+    pair = _pair(record)
     if pair.request is record and not (CLAUDE.completed(pair.response) or record.get("error")):
         yield from _transcript(record)
     elif pair.request or is_message(pair.response):
         yield from call_events(pair, CLAUDE, line)
+
+
+def _pair(record: Any) -> Pair:
+    """Return a record's pair; an answer of which only the text was logged becomes a message."""
+    pair = pair_of(record)
+    if "said" not in pair.response:
+        return pair
+    (choice,) = pair.response["choices"]
+    written = [{"type": "text", "text": choice["message"].get("content") or ""}]
+    return pair._replace(response={**pair.response, "type": "message", "content": written})
 
 
 def _is_pair(record: Any) -> bool:
@@ -37,7 +47,7 @@ def _is_pair(record: Any) -> bool:
 
 
 def _is_transcript(record: Any) -> bool:
-    outer = as_dict(record)
+    outer = pair_of(record).request or as_dict(record)
     items = as_list(outer.get("messages"))
     if not items or not all(as_dict(m).get("role") in ("user", "assistant") for m in items):
         return False

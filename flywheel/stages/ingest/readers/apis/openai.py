@@ -13,7 +13,7 @@ from typing import Any
 from flywheel.reading.events import Event, acted, attempt_of, source_of
 from flywheel.reading.feedback import judgements
 from flywheel.reading.messages import Message, messages, name_results, tool_schemas
-from flywheel.reading.pairs import Pair, pair_of
+from flywheel.reading.pairs import Pair, ends_answered, pair_of
 from flywheel.reading.reader import reader
 from flywheel.reading.streams import is_chunk
 from flywheel.reading.values import as_dict, as_list, embedded, ident, number
@@ -45,12 +45,18 @@ def _pair(record: Any) -> Pair:
 
 
 def _failed(record: Mapping[str, Any]) -> bool:
-    return bool(record.get("error")) or "response" in record
+    return bool(record.get("error")) or ("response" in record and not ends_answered(record))
 
 
 def _is_pair(record: Any) -> bool:
     pair = _pair(record)
-    return bool(pair.request) and isinstance(completed(pair.response).get("choices"), list)
+    answered = isinstance(completed(pair.response).get("choices"), list) and "said" not in pair.response
+    return bool(pair.request) and answered
+
+
+def _is_said(record: Any) -> bool:
+    """Whether a record has a request and no more of the answer than its text, as home-made logs do."""
+    return "said" in _pair(record).response
 
 
 def _is_call(record: Any) -> bool:
@@ -116,6 +122,6 @@ READER = reader(
     "openai",
     5,
     "logs and files of Chat Completions",
-    marks=[(0.95, _is_call), (0.9, _is_response), (0.6, _is_transcript)],
+    marks=[(0.95, _is_call), (0.9, _is_response), (0.65, _is_said), (0.6, _is_transcript)],
     read=_read,
 )

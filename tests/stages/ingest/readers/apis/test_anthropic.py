@@ -211,6 +211,12 @@ def test_a_stream_that_was_cut_off() -> None:
     assert (event["kind"], event["payload"]["tags"]) == ("request", ["partial", "call_failed"])
 
 
+def test_an_answer_that_was_logged_as_its_text() -> None:
+    (call,) = read({**PAIR["request"], "response": "On Monday."})
+    assert call["payload"]["message"] == {"role": "assistant", "content": "On Monday."}
+    assert call["payload"]["input"][0] == {"role": "system", "content": "be kind"}
+
+
 def test_what_the_anthropic_client_gives(fixtures: Path, take: Callable[..., Any]) -> None:
     """A tool loop; and its first call streamed: as events, as the client's helper gives them, as it came by wire."""
     taken = take(fixtures / "anthropic", root=fixtures)

@@ -121,6 +121,17 @@ def test_a_failed_call_leaves_what_was_asked() -> None:
     assert event["payload"]["messages"] == PAIR["request"]["messages"]
 
 
+def test_an_answer_that_was_logged_as_its_text() -> None:
+    record = {"messages": PAIR["request"]["messages"], "session_id": "s1", "response": "On Monday.", "prompt_tokens": 9}
+    (call,) = read(record)
+    assert (call["kind"], call["payload"]["input"]) == ("model_call", record["messages"])
+    assert (call["payload"]["message"]["content"], call["payload"]["input_tokens"]) == ("On Monday.", 9)
+    over = {**record, "messages": [*record["messages"], {"role": "assistant", "content": "On Monday."}]}
+    assert [event["kind"] for event in read(over)] == ["request", "model_call"]
+    (call,) = read({"prompt": PAIR["request"]["messages"], "completion": "On Monday."})
+    assert call["payload"]["input"] == PAIR["request"]["messages"]
+
+
 def test_a_response_without_its_prompt_is_known_by_its_id() -> None:
     (call,) = read({**PAIR["response"], "metadata": {"release": "r4"}})
     assert (call["conversation_id"], call["kind"], call["policy"]) == ("response:chatcmpl-1", "model_call", "r4")

@@ -35,6 +35,8 @@ def _history(asked: Mapping[str, Any]) -> list[Message]:
         return messages(asked["messages"])
     prompt = asked.get("prompt")
     prompts = prompt if isinstance(prompt, list) else [prompt]
+    if all(isinstance(item, dict) for item in prompts):
+        return messages(prompts)
     return [{"role": "user", "content": item} for item in prompts[:1] if isinstance(item, str)]
 
 
