@@ -29,6 +29,10 @@ _FILLS = frozenset({
     "up", "down", "is", "was", "the", "answer", "response", "message", "chat", "conversation", "session", "ticket",
     "reply", "overall", "quality", "five", "5", "1", "to", "value", "and", "or", "explicit", "count", "emoji", "binary",
 })  # fmt: skip
+# Words of questions that are answered with yes or no. Under any other name a bare 1 may be one star of five.
+_YES_OR_NO = frozenset({
+    "thumb", "thumbs", "like", "liked", "helpful", "satisfied", "happy", "up", "is", "was", "vote", "reaction", "binary",
+})  # fmt: skip
 _STARS = frozenset({"star", "stars", "csat"})
 _BEST_STARS, _BEST_NPS = 5, 10
 _GOOD = {
@@ -61,7 +65,7 @@ def thumbs(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cf
     Good and bad ratings are two families: praise is cheap and can be farmed, a thumb down is not.
     """
     names = cfg.score_names
-    rows, targets = SignalRows("thumbs", "sentiment_pos", version=2), Targets(steps, events)
+    rows, targets = SignalRows("thumbs", "sentiment_pos", version=3), Targets(steps, events)
     for episode, feedback in human_feedback(episodes, events, lambda name: is_rating(name) or name in names):
         latest: dict[int | None, tuple[float, Evidence]] = {}
         for name, event in feedback:
@@ -89,7 +93,7 @@ def _rating(name: str, payload: Mapping[str, Any], names: ScoreNames) -> float |
 
 
 def _unscaled(name: str, value: float) -> float | None:
-    """Read a bare number: -1 to 1 around zero, 0 to 1, or one to five stars; a rating of 1 could be either end."""
+    """Read a bare number: -1 to 1 around zero, 0 to 1, or one to five stars; a score of 1 could be either end."""
     words = set(name.split("_"))
     if value < 0:
         return float(value) if value >= -1 else None
@@ -97,4 +101,4 @@ def _unscaled(name: str, value: float) -> float | None:
         return value / _BEST_NPS * 2 - 1 if value <= _BEST_NPS else None
     if words & _STARS or value > 1:
         return (max(value, 1.0) - 3) / 2 if value <= _BEST_STARS else None
-    return None if words & {"rating", "ratings", "rate"} and value == 1 else 2.0 * value - 1
+    return None if value == 1 and not words & _YES_OR_NO else 2.0 * value - 1
