@@ -37,6 +37,7 @@ _TASK = (
     "task_key", "task_id", "dataset_item_id", "example_id", "scenario_id", "problem_id", "question_id",
     "taskKey", "taskId", "datasetItemId", "exampleId", "scenarioId", "problemId", "questionId",
 )  # fmt: skip
+_BESIDE_A_PROBLEM = {"resolved", "is_resolved", "exit_status", "model_patch"}  # there, an instance is a problem
 _TIME = ("timestamp", "ts", "created_at", "createdAt", "created", "start_time", "startTime", "time")
 _ATTEMPT = ("id", "trajectory_id", "rollout_id", "attempt_id", "sample_id", "uuid")
 
@@ -61,6 +62,8 @@ def source_of(*places: Mapping[str, Any]) -> Source:
             if meaning not in ranked or rank < ranked[meaning][0]:
                 ranked[meaning] = (rank, value)
         columns |= {meaning: value for meaning, (_, value) in ranked.items()}
+        if "task_key" not in columns and not _BESIDE_A_PROBLEM.isdisjoint(place) and place.get("instance_id"):
+            columns["task_key"] = place["instance_id"]
     return {
         "conversation_id": ident(columns.get("conversation_id")),
         "user": ident(columns.get("user")),

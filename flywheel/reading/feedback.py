@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from flywheel.reading.events import Event, Source
+from flywheel.reading.pairs import ends_answered
 from flywheel.reading.values import as_dict, as_list, embedded, first, number, present, text
 from flywheel.records import EventKind
 
@@ -90,21 +91,57 @@ def corrected_text(item: Any) -> str | None:
     return text(value) if isinstance(value, str) and number(value) is None else None
 
 
+# What programs that check a run call its outcome, and what its writer may also have put there.
+_CHECKED = ("resolved", "is_resolved", "tests_passed", "all_tests_passed", "verified", "passed")
+_STATED = ("reward", "success", "is_success", "solved", "is_correct", "correct", "score", "outcome", "final_reward")
+_HOLDERS = ("outcome", "result", "evaluation", "eval", "verifier_result", "verifier")
+_MEASURES = ("rewards", "scores")  # measures by name
+_WORDS = {
+    **dict.fromkeys(("success", "succeeded", "successful", "pass", "passed", "resolved", "solved", "correct"), 1.0),
+    **dict.fromkeys(("failure", "failed", "fail", "unresolved", "unsolved", "incorrect", "unsuccessful"), 0.0),
+}
 _FIELD = "field"  # an outcome in a field of a record: whoever sent the request may have written it
-_OUTCOMES = ("reward", "outcome")
+_OUTCOMES = ("reward", "outcome")  # of a call as well: its `success` would be that of the request
 _OPINIONS = ("feedback", "score", "rating", "thumbs")
-_JUDGING = {*_OUTCOMES, *_OPINIONS}
+_ANSWERED = ("response", "completion", "choices")
+JUDGING = frozenset({*_OUTCOMES, *_OPINIONS, *_CHECKED, *_STATED, *_MEASURES})
+
+
+class Result(NamedTuple):
+    """How a run ended, by one measure; `by` is as in `outcome`."""
+
+    name: str
+    value: float
+    by: str
+
+
+def results(fields: Mapping[str, Any]) -> list[Result]:
+    """Return the outcomes of a run: fields of its own, or those of an object that holds them."""
+    found = [r for key in _CHECKED if (r := _result(key, fields.get(key), "verifier"))]
+    found = found or [r for key in _STATED if (r := _result(key, fields.get(key), "recorded"))][:1]
+    for key in _MEASURES:
+        found += [r for name, value in as_dict(fields.get(key)).items() if (r := _result(str(name), value, "verifier"))]
+    held = (as_dict(fields.get(key)) for key in _HOLDERS)
+    return found or next((several for inner in held if inner and (several := results(inner))), [])
+
+
+def _result(name: str, given: Any, by: str) -> Result | None:
+    value = _WORDS.get(given.strip().lower()) if isinstance(given, str) else None
+    value = number(given) if value is None else value
+    return Result(name, value, by) if value is not None else None
 
 
 def judgements(record: Mapping[str, Any], source: Source, target: str | None) -> Iterator[Event]:
     """Yield the feedback and the outcomes that a record has in fields of its own.
 
     Args:
-        record: may have feedback, score, rating, thumbs, reward or outcome.
+        record: may have feedback, score, rating, thumbs, reward or outcome; a transcript, whose fields are about the
+            whole attempt, also `resolved`, `success`, `passed`, `rewards` and the like, or its metadata.
         source: columns shared by all events of the record.
         target: id of the response that they are about.
     """
-    if record.keys().isdisjoint(_JUDGING):
+    is_whole = target is None and _is_transcript(record)
+    if record.keys().isdisjoint(JUDGING) and not (is_whole and record.get("metadata")):
         return
     aim = f"response:{target}" if target else None
     for name in _OPINIONS:
@@ -112,10 +149,23 @@ def judgements(record: Mapping[str, Any], source: Source, target: str | None) ->
             payload = _opinion(name, item, aim).payload()
             if payload is not None:
                 yield feedback(source, payload, seq=0)
-    for name in _OUTCOMES:
-        value = number(record.get(name))
-        if value is not None:
-            yield outcome(source, name, value, by=_FIELD, seq=0)
+    measured = ((name, _measure(record.get(name))) for name in _OUTCOMES)
+    values = {name: value for name, value in measured if value is not None}
+    if is_whole:
+        places = (record, as_dict(embedded(record.get("metadata"))))
+        ends = (results({k: v for k, v in place.items() if k not in _OPINIONS}) for place in places)
+        values = {result.name: result.value for result in next(filter(None, ends), [])} | values
+    for name, value in values.items():
+        yield outcome(source, name, value, by=_FIELD, seq=0)
+
+
+def _is_transcript(record: Mapping[str, Any]) -> bool:
+    return "messages" in record and (ends_answered(record) or record.keys().isdisjoint(_ANSWERED))
+
+
+def _measure(value: Any) -> float | None:
+    """Return the number in a field, or in an object like {"value": 1}."""
+    return number(first(as_dict(value), ("value", "score", "reward")) if isinstance(value, dict) else value)
 
 
 def _opinion(name: str, item: Any, aim: str | None) -> Opinion:
@@ -123,12 +173,19 @@ def _opinion(name: str, item: Any, aim: str | None) -> Opinion:
     fields = as_dict(item)
     if not fields:
         value = number(item)
-        return Opinion(name, aim, value, text(item) if value is None else None)
+        return Opinion(name, aim, value, text(item) if value is None else None, scale=_ends(item))
+    given = first(fields, ("value", "score", "rating"))
     return Opinion(
         name=text(first(fields, ("name", "type", "key"))) or name,
         aim=aim,
-        value=number(first(fields, ("value", "score", "rating"))),
-        label=text(first(fields, ("label", "thumbs", "sentiment"))),
+        value=number(given),
+        label=text(first(fields, ("label", "thumbs", "sentiment"))) or (text(given) if number(given) is None else None),
         comment=text(first(fields, ("comment", "explanation", "reason"))),
         correction=text(first(fields, ("text", "correction", "edited"))),
+        scale=_ends(given),
     )
+
+
+def _ends(value: Any) -> Sequence[float] | None:
+    """Return the scale of a yes or no."""
+    return (0, 1) if isinstance(value, bool) else None

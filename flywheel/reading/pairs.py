@@ -90,7 +90,9 @@ def _is_words(answer: Any) -> bool:
         return False
     whole = embedded(answer)
     parts = [whole] if isinstance(whole, dict) else stream_events(answer)
-    return not any(_API & part.keys() or any(isinstance(part.get(n), dict | list) for n in _API_PARTS) for part in parts)
+    return not any(
+        _API & part.keys() or any(isinstance(part.get(n), dict | list) for n in _API_PARTS) for part in parts
+    )
 
 
 def response_body(response: Any) -> Mapping[str, Any]:

@@ -42,6 +42,8 @@ def test_a_transcript_becomes_requests_calls_and_results() -> None:
         ),
         ({"rating": 4}, {"name": "rating", "value": 4.0}),
         ({"thumbs": "up"}, {"name": "thumbs", "label": "up"}),
+        ({"feedback": True}, {"name": "feedback", "value": 1.0, "scale": [0, 1]}),
+        ({"feedback": {"rating": "bad", "comment": "wrong"}}, {"name": "feedback", "label": "bad", "comment": "wrong"}),
         ({"feedback": [{"type": "edit", "text": "better"}]}, {"name": "edit", "text": "better"}),
     ],
 )
@@ -53,6 +55,33 @@ def test_verdicts_beside_a_call(record: dict[str, Any], payload: dict[str, Any])
 def test_a_reward_is_an_outcome_and_nothing_is_nothing() -> None:
     (event,) = judgements({"reward": "0.5", "feedback": None, "score": {}}, {}, None)
     assert (event["kind"], event["payload"]) == ("outcome", {"name": "reward", "value": 0.5, "source": "field"})
+
+
+SAID = [{"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}]
+
+
+@pytest.mark.parametrize(
+    ("fields", "values"),
+    [
+        ({"resolved": False, "success": True}, {"resolved": 0.0}),
+        ({"success": True}, {"success": 1.0}),
+        ({"outcome": "success", "score": 87}, {"outcome": 1.0}),
+        ({"rewards": {"acc": 1, "fmt": 0}}, {"acc": 1.0, "fmt": 0.0}),
+        ({"reward": {"value": 1}}, {"reward": 1.0}),
+        ({"metadata": {"reward": 0.5, "success": True}}, {"reward": 0.5}),
+        ({"passed": True, "reward": 0.5}, {"passed": 1.0, "reward": 0.5}),
+        ({"outcome": "shipped", "metadata": {"source": "web"}}, {}),
+    ],
+)
+def test_how_an_attempt_ended_stands_beside_its_transcript(fields: dict[str, Any], values: dict[str, float]) -> None:
+    events = [e for e in judgements({"messages": SAID, **fields}, {}, None) if e["kind"] == "outcome"]
+    assert {e["payload"]["name"]: e["payload"]["value"] for e in events} == values
+    assert all(e["payload"]["source"] == "field" for e in events)
+
+
+def test_that_a_request_succeeded_is_no_outcome() -> None:
+    record = {"messages": SAID[:1], "response": "a", "success": True, "reward": 1}
+    assert [e["payload"]["name"] for e in judgements(record, {}, None)] == ["reward"]
 
 
 def test_later_calls_join_their_conversation() -> None:
@@ -102,3 +131,4 @@ def test_where_all_or_none_are_acts() -> None:
 def test_an_id_that_a_log_calls_a_tasks_is_the_task(name: str) -> None:
     assert source_of({name: 7})["task_key"] == "7"
     assert source_of({"id": 7, "instance_id": "host-1"})["task_key"] is None
+    assert source_of({"instance_id": "acme__block-1", "resolved": False})["task_key"] == "acme__block-1"

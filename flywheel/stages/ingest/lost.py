@@ -1,18 +1,22 @@
 """What a source has and flywheel does not keep: the fields whose values no event holds, seen in a sample of records.
 
 In: records and the events made of them. Out: counts by format and field path, without any value. No reader has to
-declare anything: a field counts as kept when its value, as text, is anywhere in the record's events.
+declare anything: a field counts as kept when its value, as text, is anywhere in the record's events. A yes, a no
+or a zero is in every text: one that shows how an attempt ended is lost where the record gave no outcome or feedback.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from flywheel.reading.feedback import JUDGING
 from flywheel.reading.values import embedded, when
+from flywheel.records import EventKind
 from flywheel.stages.ingest.framed import Record, Row
 from flywheel.stages.ingest.redact import Redactor
 
@@ -22,7 +26,8 @@ _MOST_PATHS = 400
 _OTHERS = "(other fields)"
 _NAME_LENGTH = 40
 _DEPTH = 12
-_TS = 1  # the column of an event's time
+_TS, _KIND = 1, 6  # columns of an event: its time and kind
+_JUDGED = {EventKind.FEEDBACK, EventKind.OUTCOME}
 
 
 @dataclass
@@ -52,10 +57,13 @@ class LostFields:
         times = {row[_TS] for row in rows if row[_TS] is not None}
         found = self._seen.setdefault(source_format, LostCounts())
         found.total += 1
+        judged = any(row[_KIND] in _JUDGED for row in rows)
         kept: set[str] = set()
         lost: set[str] = set()
         for path, value in _leaves(record.value, "", 0):
-            (kept if _is_in(value, text) or when(value) in times else lost).add(path)
+            is_kept = judged and _judges(path)
+            is_kept = is_kept or (not isinstance(value, bool) and (_is_in(value, text) or when(value) in times))
+            (kept if is_kept else lost).add(path)
         for path in sorted(lost - kept):
             is_listed = path in found.by_path or len(found.by_path) < _MOST_PATHS
             found.by_path[path if is_listed else _OTHERS] += 1
@@ -83,8 +91,15 @@ def _leaves(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
     elif depth < _DEPTH and isinstance(inner, list):
         for item in inner:
             yield from _leaves(item, path if path.endswith("[]") else f"{path}[]", depth + 1)
-    elif value is not None and value != "" and not isinstance(value, bool):
+    elif isinstance(value, bool) or value == 0:
+        if _judges(path):
+            yield path, bool(value)
+    elif value is not None and value != "":
         yield path, value
+
+
+def _judges(path: str) -> bool:
+    return path.rpartition(".")[2] in JUDGING
 
 
 @lru_cache(maxsize=4096)
@@ -101,4 +116,5 @@ def _is_in(value: Any, text: str) -> bool:
             return True
         escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
         return any(other in text for other in {escaped, value.strip()} if other != value)
-    return str(value) in text or (isinstance(value, float) and f"{value:g}" in text)
+    numbers = {str(value), f"{value:g}"} if isinstance(value, float) else {str(value), f"{value}.0"}
+    return any(re.search(rf"(?<![\d.]){re.escape(written)}(?!\.?\d)", text) for written in numbers)

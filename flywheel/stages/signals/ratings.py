@@ -31,7 +31,8 @@ _FILLS = frozenset({
 })  # fmt: skip
 # Words of questions that are answered with yes or no. Under any other name a bare 1 may be one star of five.
 _YES_OR_NO = frozenset({
-    "thumb", "thumbs", "like", "liked", "helpful", "satisfied", "happy", "up", "is", "was", "vote", "reaction", "binary",
+    "thumb", "thumbs", "like", "liked", "helpful", "satisfied", "happy", "up", "is", "was", "vote", "reaction",
+    "binary",
 })  # fmt: skip
 _STARS = frozenset({"star", "stars", "csat"})
 _BEST_STARS, _BEST_NPS = 5, 10

@@ -7,12 +7,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from flywheel.config import IngestConfig
+from flywheel.config import IngestConfig, RedactConfig
 from flywheel.extensions import BadRecordError
 from flywheel.records import LogEvent
 from flywheel.stages.ingest.batches import Batch, Segment
 from flywheel.stages.ingest.framed import Framed, Record
+from flywheel.stages.ingest.lost import LostFields
 from flywheel.stages.ingest.normalize import Normalizer
+from flywheel.stages.ingest.redact import Redactor
 from flywheel.stages.ingest.workers import Worker
 
 if TYPE_CHECKING:
@@ -136,3 +138,13 @@ def test_a_named_policy_comes_before_the_model_and_after_a_name_in_the_log(logge
     rows = Normalizer(Names(), "a.jsonl", {"policy": "of the folder"}, "mine").rows(Record(1, {}, b"{}", (), 1))
     assert isinstance(rows, list)
     assert rows[0][list(LogEvent.model_fields).index("policy")] == expected
+
+
+def test_fields_are_lost_whose_number_or_outcome_no_event_holds() -> None:
+    value = {"turns": 3, "cost": 5, "success": True, "stream": True, "time": 12.5}
+    kept = (None, None, 0, "c", None, None, "model_call", "5.0 of 13, 12.5", *[None] * 20)
+    seen = LostFields()
+    seen.look("openai", Record(1, value, None, (), 1), [kept])
+    assert sorted(seen.counts(Redactor(RedactConfig(), b""))["openai"].by_path) == ["success", "turns"]
+    seen.look("judged", Record(1, value, None, (), 1), [kept, (*kept[:6], "outcome", *kept[7:])])
+    assert sorted(seen.counts(Redactor(RedactConfig(), b""))["judged"].by_path) == ["turns"]

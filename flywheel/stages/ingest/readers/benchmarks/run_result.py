@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import Any
 
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event
-from flywheel.reading.feedback import feedback, outcome
+from flywheel.reading.feedback import feedback, outcome, results
 from flywheel.reading.reader import reader
-from flywheel.reading.values import as_dict, as_list, first, ident, number, text, when
+from flywheel.reading.values import as_dict, as_list, first, ident, text, when
 from flywheel.records import SETTINGS, content_id
 
 _IDS = (
@@ -24,11 +24,6 @@ _IDS = (
 )  # fmt: skip
 _TASKS = ("task_id", "task_name", "task_key", "problem_id", "example_id", "scenario_id", "task")
 _TIMES = ("finished_at", "ended_at", "end_time", "trial_ended_at", "completed_at", "timestamp", "created_at")
-# What programs that check a run call its outcome, and what its writer may also have put there.
-_CHECKED = ("resolved", "is_resolved", "tests_passed", "all_tests_passed", "verified", "passed")
-_STATED = ("reward", "success", "is_success", "solved", "is_correct", "correct", "score", "outcome", "final_reward")
-_HOLDERS = ("outcome", "result", "evaluation", "eval", "verifier_result", "verifier")
-_MEASURES = ("rewards", "scores")  # measures by name
 _SEVERAL = ("results", "trials", "runs", "sessions", "episodes", "instances")
 _SETTINGS = (
     "temperature", "top_p", "max_tokens", "reasoning_effort", "effort", "prompt_version", "system_prompt_version",
@@ -37,18 +32,8 @@ _SETTINGS = (
 _PARTS = ("settings", "config", "params", "parameters", "sampling", "sampling_args", "generation_config", "model_args")
 _TALKS = ("messages", "history", "trajectory", "turns", "steps", "events", "conversation", "completion", "request",
           "choices", "spans", "observations", "traj", "transcript", "input", "payload")  # fmt: skip
-_WORDS = {
-    **dict.fromkeys(("success", "succeeded", "successful", "pass", "passed", "resolved", "solved", "correct"), 1.0),
-    **dict.fromkeys(("failure", "failed", "fail", "unresolved", "unsolved", "incorrect", "unsuccessful"), 0.0),
-}
 _LONGEST_SETTING = 40
 _SURE, _LIKELY = 0.8, 0.6
-
-
-class _Result(NamedTuple):
-    name: str
-    value: float
-    by: str
 
 
 def _from_path(path: PurePath) -> Mapping[str, str]:
@@ -62,7 +47,7 @@ def _sniff(sample: Sample) -> float:
     entries = [entry for record in records for entry in _entries(record)]
     if not entries or any(_talks(entry) for entry in (*records, *(fields for _, fields in entries))):
         return 0.0
-    told = [entry for entry in entries if _results(entry[1])]
+    told = [entry for entry in entries if results(entry[1])]
     if len(entries) > 1:
         return _SURE * (len(told) == len(entries) and all(name for name, _ in entries))
     named = entries[0][0] is not None
@@ -80,7 +65,7 @@ def _read(record: Any, line: int) -> Iterator[Event]:
             "conversation_id": aim, "target": aim, "seq": seq, "ts": when(first(fields, _TIMES)),
             "task_key": ident(first(fields, _TASKS)),
         }  # fmt: skip
-        for result in _results(fields):
+        for result in results(fields):
             yield outcome(source, result.name, result.value, by=result.by)
         if settings := _settings(fields):
             model = text(first(fields, ("model", "model_name", "model_id")))
@@ -91,10 +76,10 @@ def _entries(record: Mapping[str, Any]) -> list[tuple[str | None, Mapping[str, A
     """Return the runs of a document, each with the id that names it."""
     for key in _SEVERAL:
         runs = [as_dict(run) for run in as_list(record.get(key))]
-        if runs and all(_results(run) for run in runs):
+        if runs and all(results(run) for run in runs):
             return [(_id(run) or ident(run.get("id")), {**_shared(record), **run}) for run in runs]
     runs_by_id = {name: as_dict(run) for name, run in record.items()}
-    if len(runs_by_id) > 1 and all(_results(run) for run in runs_by_id.values()):
+    if len(runs_by_id) > 1 and all(results(run) for run in runs_by_id.values()):
         return [(_id(run) or ident(name), run) for name, run in runs_by_id.items()]
     return [(_id(record), record)] if record else []
 
@@ -117,22 +102,6 @@ def _is_setup(record: Mapping[str, Any]) -> bool:
     return (
         bool(_settings(record)) and "model" in record and not {"env_id", "env", "request", "response"} & record.keys()
     )
-
-
-def _results(fields: Mapping[str, Any]) -> list[_Result]:
-    """Return the outcomes of a run: fields of its own, or those of an object that holds them."""
-    found = [r for key in _CHECKED if (r := _result(key, fields.get(key), "verifier"))]
-    found = found or [r for key in _STATED if (r := _result(key, fields.get(key), "recorded"))][:1]
-    for key in _MEASURES:
-        found += [r for name, value in as_dict(fields.get(key)).items() if (r := _result(str(name), value, "verifier"))]
-    held = (as_dict(fields.get(key)) for key in _HOLDERS)
-    return found or next((results for inner in held if inner and (results := _results(inner))), [])
-
-
-def _result(name: str, given: Any, by: str) -> _Result | None:
-    value = _WORDS.get(given.strip().lower()) if isinstance(given, str) else None
-    value = number(given) if value is None else value
-    return _Result(name, value, by) if value is not None else None
 
 
 def _settings(fields: Mapping[str, Any]) -> str:
