@@ -17,6 +17,11 @@ import orjson
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMERIC = re.compile(r"-?\d{1,19}(?:\.\d{1,9})?\Z")
+_EARLIEST = 10**8  # seconds: March 1973; what is smaller is a duration, a counter or a bare year
+_MAIL = re.compile(
+    r"(?:[A-Z][a-z]{2}, )?\d{1,2} [A-Z][a-z]{2} \d{4} \d\d:\d\d(?::\d\d)?(?: [+\-A-Z0-9]{1,5})?\Z", re.ASCII
+)
+_DATE_DIGITS = 8  # 20261001
 _MS, _US, _NS = 10**11, 10**14, 10**17  # what is larger is milliseconds, microseconds, nanoseconds since 1970
 _VERSION = re.compile(r"v?\d{1,4}(?:\.\d{1,4}){1,3}(?:[-+.]?[a-z][\w.-]{0,20})?\Z", re.ASCII)
 _LONGEST_AMOUNT = 12  # digits
@@ -132,23 +137,30 @@ def version(value: Any) -> str | None:
 
 
 def when(value: Any) -> datetime | None:
-    """Return a time in UTC from ISO text or a number since 1970, whose unit follows from its size; else None."""
+    """Return a time in UTC, or None for what is none.
+
+    Texts are ISO 8601 or as in mails; a number is since 1970, its unit follows from its size, and one below 10^8
+    seconds is no time. MongoDB's {"$date": ...} is what it holds.
+    """
+    if isinstance(value, dict):
+        date = value.get("$date")
+        value = date.get("$numberLong") if isinstance(date, dict) else date
     if isinstance(value, datetime):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     if isinstance(value, str):
         stripped = value.strip()
         is_number = stripped[4:5] != "-" and _NUMERIC.match(stripped)  # the dash behind a year
-        value = (float(stripped) if "." in stripped else int(stripped)) if is_number else _iso(stripped)
-        if isinstance(value, datetime):
-            return value
+        if not is_number or len(stripped) == _DATE_DIGITS:
+            return _written_time(stripped)
+        value = float(stripped) if "." in stripped else int(stripped)
     if isinstance(value, bool) or not isinstance(value, _NUMBER) or not value:
         return None
     return _since_epoch(value)
 
 
-def _iso(written: str) -> datetime | None:
+def _written_time(written: str) -> datetime | None:
     try:
-        parsed = datetime.fromisoformat(written)
+        parsed = _mailed(written) if _MAIL.match(written) else datetime.fromisoformat(written.removesuffix(" UTC"))
         if parsed.tzinfo is UTC:
             return parsed
         return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
@@ -156,10 +168,18 @@ def _iso(written: str) -> datetime | None:
         return None
 
 
+def _mailed(written: str) -> datetime:
+    from email.utils import parsedate_to_datetime
+
+    return parsedate_to_datetime(written)
+
+
 def _since_epoch(value: float) -> datetime | None:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     size = abs(value)
+    if size < _EARLIEST:
+        return None
     try:
         if size < _MS:
             micros = value * 10**6

@@ -71,7 +71,7 @@ def test_an_answer_of_which_only_the_text_was_logged(record: dict[str, Any]) -> 
         {"response": '{"choices": []}'},
         {"response": "upstream timeout", "error": "504"},
         {"response": "Bad Gateway", "status_code": 502},
-        {"response": "u", "messages": [*ASK["messages"], {"role": "assistant", "content": "u"}]},
+        {"response": "u", "messages": [{"role": "user", "content": "u"}, {"role": "assistant", "content": "u"}]},
         {"prompt": "what is 6 times 7?", "messages": None, "answer": "42"},
     ],
 )

@@ -43,7 +43,47 @@ def test_milliseconds_have_thirteen_digits() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [None, "", 0, "0", True, "yesterday", {}, [], float("nan"), float("inf"), 10**40, "9" * 30]
+    "value",
+    [
+        "2026-10-01 09:00:00 UTC",
+        "Thu, 01 Oct 2026 09:00:00 GMT",
+        "1 Oct 2026 11:00:00 +0200",
+        {"$date": "2026-10-01T09:00:00Z"},
+        {"$date": {"$numberLong": "1790845200000"}},
+        {"$date": 1790845200000},
+    ],
+)
+def test_a_moment_as_databases_and_mails_write_it(value: Any) -> None:
+    assert when(value) == AT.replace(microsecond=0)
+
+
+def test_a_date_of_eight_digits() -> None:
+    assert when("20261001") == AT.replace(hour=0, microsecond=0)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        "",
+        0,
+        "0",
+        True,
+        "yesterday",
+        {},
+        [],
+        12.4,
+        3.7,
+        "2024",
+        2024,
+        99_999_999,
+        "Thu, 99 Oct 2026 09:00",
+        {"$date": {}},
+        float("nan"),
+        float("inf"),
+        10**40,
+        "9" * 30,
+    ],
 )
 def test_a_time_is_never_invented(value: Any) -> None:
     assert when(value) is None
