@@ -193,6 +193,8 @@ def test_a_failed_call_is_a_request_and_a_broken_off_one_an_answer() -> None:
     failed = one(export(observation("g", output=None, level="ERROR", statusMessage="RateLimitError: slow")), "request")
     assert failed["payload"]["messages"] == ASKED
     assert failed["payload"]["tags"] == ["call_failed", "tag:prod"]
+    running = one(export(observation("g", output=None, endTime=None)), "request")
+    assert (running["payload"]["messages"], running["payload"]["tags"]) == (ASKED, ["unfinished", "tag:prod"])
     cut = one(export(observation("g", level="ERROR", statusMessage="TimeoutError: x")))
     assert cut["payload"]["error_type"] == "TimeoutError"
 
@@ -467,7 +469,7 @@ def test_scores_as_the_sdks_models_write_them() -> None:
     events = read(json.loads((FIXTURES / "scores-v3.json").read_bytes()))
     told = [(e["target"], {k: v for k, v in e["payload"].items() if not k.startswith("target")}) for e in events]
     assert told == [
-        (f"trace:{T}", {"name": "user-feedback", "value": 0.0}),
+        (f"trace:{T}", {"name": "user-feedback", "value": 0.0, "label": "False"}),
         ("span:o3", {"name": "quality", "value": 0.25, "annotator": "llm", "comment": "no date"}),
         (f"session:{S}", {"name": "tone", "label": "rude", "annotator": "human"}),
         (f"trace:{T}", {"name": "note", "comment": "too short", "annotator": "human"}),

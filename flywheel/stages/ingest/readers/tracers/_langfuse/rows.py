@@ -125,7 +125,10 @@ def event(columns: Mapping[str, Any], kind: EventKind, payload: Mapping[str, Any
 
 
 def model_call(row: Row, columns: Mapping[str, Any]) -> Event | None:
-    """Return a generation's event; a call that failed without an answer is a request; None without any content."""
+    """Return a generation's event; None without any content.
+
+    A call without an answer that failed, or had not ended when it was exported, is a request.
+    """
     payload = _payload(row)
     columns = {**columns, "ts": when(row.get("start_time")), "model": columns["model"] or payload.pop("model", None)}
     payload.pop("model", None)
@@ -134,8 +137,11 @@ def model_call(row: Row, columns: Mapping[str, Any]) -> Event | None:
     if labels:
         payload["tags"] = [*payload.get("tags", ()), *labels]
     failed = row.get("level") == "ERROR"
-    if missing and failed:
-        extra = {"tags": ["call_failed", *labels]} | ({"tools": payload["tools"]} if "tools" in payload else {})
+    unfinished = row.get("end_time") is None and not {"output_tokens", "latency_s"} & set(payload)
+    if missing and (failed or (unfinished and "input" in payload)):
+        extra = {"tags": ["call_failed" if failed else "unfinished", *labels]} | (
+            {"tools": payload["tools"]} if "tools" in payload else {}
+        )
         opening = request(payload.get("input", []), columns, columns["seq"], extra)
         return event(columns, EventKind.REQUEST, opening["payload"])
     if missing and not {"input", "output_tokens", "input_tokens"} & set(payload):

@@ -78,6 +78,8 @@ def _value(row: Row) -> dict[str, Any]:
     if kind == "CATEGORICAL":
         numbered = {"value": value} if value is not None and ident(row.get("config_id")) else {}
         return ({"label": content} if content else {}) | numbered
+    if content is None and value is not None and (kind == "BOOLEAN" or isinstance(row.get("value"), bool)):
+        kind, content = "BOOLEAN", str(bool(value))
     labelled = {"label": content} if content and kind == "BOOLEAN" and number(content) is None else {}
     return ({"value": value} if value is not None else {}) | labelled
 
