@@ -10,6 +10,7 @@ import hashlib
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from flywheel.io.bucket_path import BucketPath
@@ -258,8 +259,8 @@ def _layout(head: bytes) -> str:
     lines = [line for line in text.split(b"\n")[: _PROBED_LINES + 1] if line.strip()]
     some_parse = any(map(is_object, lines))
     if text.startswith(b"{"):
-        goes_on = not is_object(lines[0]) and lines[0].rstrip().endswith((b"{", b"[", b","))
-        return "lines" if len(lines) == 1 or (some_parse and not goes_on) else "document"
+        goes_on = len(lines) > 1 and (not some_parse or lines[0].rstrip().endswith((b"{", b"[", b",")))
+        return "document" if not is_object(lines[0]) and (goes_on or _holds_several(lines[0])) else "lines"
     if text.startswith(_EVENT_FIELDS) and any(is_object(_event_data(line.strip())) for line in lines):
         return "events"
     length = int.from_bytes(head[:_LENGTH], "big")
@@ -267,6 +268,12 @@ def _layout(head: bytes) -> str:
     if 0 < length < _MOST and (body.startswith(b"{") or (compression(body) and not head.startswith(b"{"))):
         return "frames"
     return "lines" if some_parse else "unknown"
+
+
+def _holds_several(line: bytes) -> bool:
+    """Whether objects stand one behind another on a line, as Firehose writes them."""
+    first, *others = [*islice(document_pieces(io.BytesIO(line), len(line)), 2)]
+    return is_object(first.raw) and any(other.raw.startswith(b"{") for other in others)
 
 
 def _event_data(line: bytes) -> bytes:

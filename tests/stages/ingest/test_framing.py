@@ -51,6 +51,8 @@ LAYOUTS = {
         struct.pack(">I", len(p)) + p for p in map(zstandard.compress, (b'{"a":1}', b'{"b":2}'))
     ),
     "documents with objects in one line": b'{\n "a": 1\n}\n{"b":\n2}\n',
+    "objects one behind another on a line": b'{"a":1}{"b":2}',
+    "objects one behind another, and a newline": b'{"a":1} {"b":2}\n',
     "documents without newlines between": b'{\n"a": 1}{"b": 2}',
 }
 
@@ -67,6 +69,8 @@ BROKEN: dict[str, tuple[bytes, list[object]]] = {
     "bad first line": (b'oops\n{"b":2}\n', [(1, "bad_json"), {"b": 2}]),
     "invalid UTF-8": (b'{"a":1}\n{"a":"\xff\xfe"}\n', [{"a": 1}, (2, "bad_encoding")]),
     "unfinished last line": (b'{"a":1}\n{"b":', [{"a": 1}, (2, "truncated")]),
+    "unfinished line with braces in a text": (b'{"a":"{x} {y}', [(1, "truncated")]),
+    "line with words behind it": (b'{"a":1} oops\n', [(1, "bad_json")]),
     "cut array": (b'[{"a":1},{"b":', [{"a": 1}, (2, "truncated")]),
     "bad element": (b'[{"a":1},{"b":},{"c":3}]', [{"a": 1}, (2, "bad_json"), {"c": 3}]),
     "nested absurdly": (b'{"a":1}\n' + b'{"a":' * 5000 + b"\n", [{"a": 1}, (2, "bad_record")]),
