@@ -21,9 +21,13 @@ OK, FAILED, UNKNOWN = ToolStatus.OK.value, ToolStatus.FAILED.value, ToolStatus.U
 # Only words that say how a call went: an order may be cancelled, denied or completed and the call still be a success.
 _FAILED_WORDS = {"error", "failed", "failure", "errored"}
 _OK_WORDS = {"ok", "success", "succeeded"}
+# Text that begins like an error; a title ("Error rate last week") and a `NoError` are none.
 _BEGINS = re.compile(
-    r"\s*(?:Traceback \(most recent call last\)|(?:Error|ERROR)\b|(?:\w+\.)*\w*(?:Error|Exception)\s*(?:[:(\n]|\Z))"
+    r"\s*(?:Traceback \(most recent call last\)"
+    r"|(?:Error|ERROR)\b(?!\s+(?:rates?|budgets?|bars?|margins?|counts?|logs?|handling|trends?|statistics|analysis)\b)"
+    r"|(?!No(?:Error|Exception))(?:\w+\.)*\w*(?:Error|Exception)\s*(?:[:(\n]|\Z))"
 )
+_NO_ERROR = {"none", "null", "nil", "no", "no error", "no errors", "false", "ok", "0", "n/a", "-"}
 _FLAGS = (
     ("is_error", True),
     ("isError", True),
@@ -31,30 +35,38 @@ _FLAGS = (
     ("success", False),
     ("ok", False),
 )
+_ERRORS = ("error", "errors", "exception")
+_CODE = re.compile(r"-?\d{1,9}\Z", re.ASCII)
 _TYPE = re.compile(r"\s*(?:[\w.]*\.)?([A-Z]\w*(?:Error|Exception))\b")
 _PARSED_LENGTH = 200_000  # longer results are data; their first words decide
 
 
 def stated_status(fields: Mapping[str, Any]) -> str:
     """Return the status that a structured result's own fields give: flags, an error, a word, an exit code."""
+    erred = [_errs(fields[name]) for name in _ERRORS if name in fields]
     for name, bad in _FLAGS:
         value = fields.get(name)
         if isinstance(value, bool):
-            return FAILED if value is bad else OK
-    for name in ("error", "errors", "exception"):
-        if name in fields:
-            if fields[name]:
-                return FAILED
-            if len(fields) > 1:
-                return OK
+            return FAILED if value is bad else UNKNOWN if True in erred else OK
+    if True in erred:
+        return FAILED
+    if False in erred and len(fields) > 1:
+        return OK
     word = fields.get("status")
     if isinstance(word, str) and word.lower() in _FAILED_WORDS | _OK_WORDS:
         return FAILED if word.lower() in _FAILED_WORDS else OK
     for name in ("exit_code", "exitCode", "returncode", "return_code"):
         code = fields.get(name)
-        if isinstance(code, int) and not isinstance(code, bool):
-            return FAILED if code else OK
+        if (isinstance(code, int) and not isinstance(code, bool)) or (isinstance(code, str) and _CODE.match(code)):
+            return FAILED if int(code) else OK
     return UNKNOWN
+
+
+def _errs(value: Any) -> bool | None:
+    """Whether the value of an error's field is an error; None for a fraction, which is a measure."""
+    if isinstance(value, float):
+        return None
+    return bool(value) and not (isinstance(value, str) and value.strip().lower() in _NO_ERROR)
 
 
 def tool_status(content: str | None, fields: Mapping[str, Any] | None = None) -> str:
@@ -72,13 +84,27 @@ def tool_status(content: str | None, fields: Mapping[str, Any] | None = None) ->
         return UNKNOWN
     if _BEGINS.match(content):
         return FAILED
-    if content.lstrip()[:1] == "{" and len(content) < _PARSED_LENGTH:
-        try:
-            parsed = orjson.loads(content)
-        except orjson.JSONDecodeError:
-            return UNKNOWN
-        return stated_status(parsed) if isinstance(parsed, dict) else UNKNOWN
-    return UNKNOWN
+    return _structured_status(content)
+
+
+def _structured_status(content: str) -> str:
+    """Return the status that a result states which is JSON: an object by its fields, a list of nothing but errors."""
+    opening = content.lstrip()[:1]
+    may_state = opening == "{" or (opening == "[" and any(f'"{name}"' in content for name in _ERRORS))
+    if not may_state or len(content) >= _PARSED_LENGTH:
+        return UNKNOWN
+    try:
+        parsed = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return UNKNOWN
+    if isinstance(parsed, list):
+        return FAILED if parsed and all(map(_is_error, parsed)) else UNKNOWN
+    return stated_status(parsed)
+
+
+def _is_error(item: Any) -> bool:
+    """Whether an item of a list has an error."""
+    return isinstance(item, dict) and any(_errs(item.get(name)) for name in _ERRORS)
 
 
 def error_type(content: str | None) -> str | None:
