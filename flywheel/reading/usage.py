@@ -29,11 +29,12 @@ def token_counts(usage: Mapping[str, Any], *, cached: Iterable[str] = ()) -> dic
     """
     inputs = [count(first(usage, _INPUT)), *(count(usage.get(name)) for name in cached)]
     outputs = [count(first(usage, _OUTPUT)), count(first(usage, _REASONING))]
-    counted = [n for n in inputs if n is not None]
-    return {
-        "input_tokens": sum(counted) if counted else None,
-        "output_tokens": outputs[0] if None in outputs else sum(filter(None, outputs)),
-    }
+    return {"input_tokens": _sum(inputs), "output_tokens": _sum(outputs)}
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    counted = [n for n in counts if n is not None]
+    return sum(counted) if counted else None
 
 
 def token_ids(value: Any) -> list[int] | None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from flywheel.reading.usage import token_ids
+from flywheel.reading.usage import token_counts, token_ids
 from flywheel.reading.values import count, embedded, first, hex_id, ident, literal, number, version, when, without_nulls
 from hypothesis import given
 from hypothesis import strategies as st
@@ -166,6 +166,12 @@ def test_token_ids_are_whole_numbers_and_nothing_else() -> None:
     assert token_ids([1, 2]) == [1, 2]
     others: list[Any] = [[], None, "12", [1, "2"], [True], [1.5], {"0": 1}]
     assert [token_ids(other) for other in others] == [None] * len(others)
+
+
+def test_tokens_of_reasoning_that_are_counted_apart() -> None:
+    assert token_counts({"promptTokenCount": 10, "thoughtsTokenCount": 30})["output_tokens"] == 30
+    assert token_counts({"candidatesTokenCount": 2, "thoughtsTokenCount": 30})["output_tokens"] == 32
+    assert token_counts({}) == {"input_tokens": None, "output_tokens": None}
 
 
 def test_nulls_go_at_every_depth() -> None:

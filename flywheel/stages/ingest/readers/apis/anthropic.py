@@ -47,7 +47,8 @@ def _is_pair(record: Any) -> bool:
 
 
 def _is_transcript(record: Any) -> bool:
-    outer = pair_of(record).request or as_dict(record)
+    pair = pair_of(record)
+    outer = pair.request if "said" in pair.response else as_dict(record)
     items = as_list(outer.get("messages"))
     if not items or not all(as_dict(m).get("role") in ("user", "assistant") for m in items):
         return False
