@@ -23,7 +23,13 @@ _ENVELOPES = (
     ("body", "response"),
 )
 _ANSWERS = ("response", "completion", "output")
-_API = {"choices", "object", "role", "error", "status_code"}  # text that is JSON with one of these is no model's words
+_API = {
+    "choices",
+    "object",
+    "role",
+    "error",
+    "status_code",
+}  # text that is JSON with one of these is not what a model wrote
 _API_PARTS = ("content", "output", "message", "response", "body", "chunks", "events")
 _FAILED_HTTP = 400  # HTTP statuses from here on are failures
 _SAMPLING = {
@@ -66,7 +72,7 @@ def pair_of(record: Any, fields: tuple[str, ...] = ("messages",)) -> Pair:
 
 
 def ends_answered(record: Mapping[str, Any]) -> bool:
-    """Whether a record's messages end with an answer: what stands beside them is a copy of it, or a right answer."""
+    """Whether a record's messages end with an answer: what is next to them is a copy of it, or a right answer."""
     last = as_dict((as_list(embedded(record.get("messages"))) or [None])[-1])
     return ROLES.get(str(last.get("role"))) == "assistant"
 

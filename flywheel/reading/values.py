@@ -140,7 +140,7 @@ def when(value: Any) -> datetime | None:
     """Return a time in UTC, or None for what is none.
 
     Texts are ISO 8601 or as in mails; a number is since 1970, its unit follows from its size, and one below 10^8
-    seconds is no time. MongoDB's {"$date": ...} is what it holds.
+    seconds is not a time. MongoDB's {"$date": ...} is what it holds.
     """
     if isinstance(value, dict):
         date = value.get("$date")

@@ -271,7 +271,7 @@ def _layout(head: bytes) -> str:
 
 
 def _holds_several(line: bytes) -> bool:
-    """Whether objects stand one behind another on a line, as Firehose writes them."""
+    """Whether objects are one behind another on a line, as Firehose writes them."""
     first, *others = [*islice(document_pieces(io.BytesIO(line), len(line)), 2)]
     return is_object(first.raw) and any(other.raw.startswith(b"{") for other in others)
 
