@@ -115,7 +115,7 @@ def _who_lines(a: RewardsAnswer) -> list[str]:
 def _signal_row(s: SignalRow) -> list[str]:
     sign = "+" if s.sign > 0 else "-"
     agreement = "-" if s.agreement is None else f"{present.percent(s.agreement, 0)} of {s.checked:,}"
-    odds = s.source if s.source == "decides alone" else f"{s.odds:.2f} {s.source}"
+    odds = s.source if s.source == "decides alone" else f"{s.odds:.2f} {s.source.removeprefix('fitted with ')}"
     arrival = "" if s.mature_after_s is None else _span(s.mature_after_s)
     return [
         s.signal,

@@ -26,7 +26,8 @@ _IDS = ("conversation_id", "span_id", "parent_id", "tool_call_id", "target")
 
 # What stands in the shared logs and is what it is taken for: addresses in commits and in mails, telephones of offices,
 # the addresses of a container and of hosts that an agent pinged. In star customers say PINs and
-# answers to security questions (`secret`) and numbers of accounts ("my number is": `phone`). The ids of intercode are
+# answers to security questions (`secret`) and numbers of accounts ("my number is": `phone`), and drivers have licence
+# plates (`national_id`). The ids of intercode are
 # a company's tax number in the name of a certificate.
 FOUND = {
     "bfcl-tasks": {},
@@ -35,7 +36,7 @@ FOUND = {
     "mini-swe-agent-deepseek": {"email": 250},
     "mint": {},
     "prime-environments": {"email": 155, "phone": 3},
-    "star": {"phone": 58, "secret": 751},
+    "star": {"national_id": 110, "phone": 58, "secret": 751},
     "tau-bench": {"email": 154, "phone": 1},
     "tau2-bench": {"email": 402, "phone": 12},
     "verifiers-wiki-search": {},
