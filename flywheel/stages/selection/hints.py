@@ -95,7 +95,7 @@ def _row(row: Mapping[str, Any]) -> dict[str, Any]:
         "tools": json.loads(row["tools"]) if row["tools"] is not None else None,
         "hint": row["_hint"],
         "temperature": row["_temperature"],
-        "reward": row["weight"] if row["label"] else -row["weight"],
+        "reward": min(row["weight"], 1.0) * (1 if row["label"] else -1),
         "id": row["example_id"],
         "task_id": row["task_id"],
         **({"mix": "older"} if row[OLDER] else {}),
