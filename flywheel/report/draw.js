@@ -81,8 +81,9 @@ const draw = (() => {
   const leaning = (signal) => (signal.kind === "cost" ? 0 : signal.kind === "risk" ? -signal.score : signal.score);
 
   // Costs are in the unit that their family names.
+  const unit = (signal) => short(clean(signal.family ?? ""), 20).replace(signal.score === 1 ? /s$/ : /$^/, "");
   const worth = (signal) => (signal.kind === "cost"
-    ? `${signal.score.toLocaleString("en", { maximumFractionDigits: 2 })} ${short(clean(signal.family ?? ""), 20)}` : signed(signal.score));
+    ? `${signal.score.toLocaleString("en", { maximumFractionDigits: 2 })} ${unit(signal)}` : signed(signal.score));
 
   // A chip opens to what its signal rests on.
   function chip(signal) {

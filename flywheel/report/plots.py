@@ -54,12 +54,12 @@ def _short(text: str) -> str:
     return text if len(text) <= _LABEL else text[: _LABEL - 1] + "…"
 
 
-def _in_lines(name: str) -> list[str]:
-    """Return a row's name as one line, or as two, parted where a word of it ends."""
+def _in_lines(name: str) -> tuple[str, str]:
+    """Return a row's name in two lines, parted where a word of it ends; the second is empty where one is enough."""
     if len(name) <= _LABEL:
-        return [name]
+        return name, ""
     end = max(name.rfind(sign, 0, _LABEL) for sign in "_ =/:.-") + 1 or _LABEL
-    return [name[:end], _short(name[end:])]
+    return name[:end], _short(name[end:])
 
 
 def _rows(
@@ -79,9 +79,9 @@ def _rows(
     panel = Panel(drawing, left, 7, _WIDTH - left - right, 7 + _ROW * len(names), across, up=(len(names) - 0.4, -0.6))
     panel.axis_below(ticks(across, _FEW), title=axis)
     for y, name in enumerate(names):
-        lines = _in_lines(name)
-        for n, line in enumerate(lines):
-            drawing.text((left - 7, panel.y(y) + _LINE * (n - (len(lines) - 1) / 2)), line, anchor="end")
+        first, second = _in_lines(name)  # both are written: no name changes what elements a page has
+        drawing.text((left - 7, panel.y(y) - (_LINE / 2 if second else 0)), first, anchor="end")
+        drawing.text((left - 7, panel.y(y) + _LINE / 2), second, anchor="end")
     return drawing, panel
 
 
