@@ -41,6 +41,7 @@ Row = dict[str, Any]
 # That change nothing where they are not set.
 _ADDED_SETTINGS = ("trainer", "max_tokens", "on_the_way", "attempts", "memory_gib")
 _MEASURED_AFTER = ("max_kl",)  # by what another system has trained: it trains the same under another limit
+_LIMITS = ("max_chosen_drop", "grpo_min_ess", "replay_max_miss")  # end a round by an error, and change no other
 _INPUT_TABLES = ("episodes", "steps", "returns", "examples", "pairs")
 
 
@@ -91,6 +92,12 @@ def differing_keys(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
         train = {k: v for k, v in train.items() if k not in _MEASURED_AFTER}
     before = {**before, "train": train} if "train" in before else before
     return [line.removeprefix("config ") for line in changes({"settings": before}, {"settings": now})]
+
+
+def with_limits(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    """Return a round's `round_config` with the limits of another, under which an unfinished round may go on."""
+    limits = {name: now["train"][name] for name in _LIMITS if name in now["train"]}
+    return {**before, "train": {**before.get("train", {}), **limits}}
 
 
 def check_number(ctx: Context, number: int | None) -> int:

@@ -21,7 +21,7 @@ from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.protocol import protocol_of, sha256_of
 from flywheel.pipeline.train.backend import write_files
 from flywheel.pipeline.train.monitors import refuse_before_attempts, refuse_red
-from flywheel.pipeline.train.plan import PlannedRound, differing_keys, make_plan, round_config
+from flywheel.pipeline.train.plan import PlannedRound, differing_keys, make_plan, round_config, with_limits
 from flywheel.pipeline.train.provenance import ORIGINS
 from flywheel.pipeline.train.spec import train_spec
 from flywheel.records import FileHash, KlPoint, Plan, RoundManifest
@@ -61,6 +61,7 @@ def train_round(
         manifest = _begin(ctx, after_race(ctx, planned, reason, on_metrics), reason)
     if manifest.adapter_sha256:
         return manifest
+    manifest = manifest.model_copy(update={"config": with_limits(manifest.config, round_config(ctx))})
     different = differing_keys(manifest.config, round_config(ctx))
     if different:
         raise UsageError(

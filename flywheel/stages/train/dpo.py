@@ -129,7 +129,9 @@ def train(spec: TrainSpec) -> TrainResult:
     )  # fmt: skip
     trainer.model.delete_adapter("ref")  # the reference was scored before the first step: no copy is kept
     nearer = f"raise train.dpo_sft_weight and train.dpo_verified_sft_weight, or {slower(cfg, 'dpo')}"
-    trainer.setup(items, {"chosen_drop": (cfg.max_chosen_drop, nearer)}, Order(items.rows, cfg.batch_size, spec.seed))
+    trainer.setup(
+        spec, items, {"chosen_drop": (cfg.max_chosen_drop, nearer)}, Order(items.rows, cfg.batch_size, spec.seed)
+    )
     trainer.of_pairs(spec, [raw[i] for i in data.kept])
     checks = {"rows_refused": float(data.refused), **items.numbers(), **_check_items(spec, items)}
     take_steps(spec, trainer)

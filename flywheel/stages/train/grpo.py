@@ -232,7 +232,7 @@ def train(spec: TrainSpec) -> TrainResult:
         callbacks=[recorder(spec, items.tokens / len(groups), stop)],
     )
     most = {"ess_lost": (1 - cfg.grpo_min_ess, slower(cfg, "grpo"))}
-    trainer.setup(items, most, Order(items.rows, cfg.batch_size, spec.seed))
+    trainer.setup(spec, items, most, Order(items.rows, cfg.batch_size, spec.seed))
     trainer.of_groups(cfg, groups, behaviour)
     take_steps(spec, trainer)
     return finish(spec, trainer, stop, tokens=items.tokens, checks=checks, started=started)

@@ -99,7 +99,7 @@ def train(spec: TrainSpec) -> TrainResult:
         data_collator=collate,
         callbacks=[recorder(spec, items.tokens / len(rows), stop)],
     )
-    trainer.setup(items, {}, Order(items.rows, cfg.batch_size, spec.seed))
+    trainer.setup(spec, items, {}, Order(items.rows, cfg.batch_size, spec.seed))
     trainer.of_hints(parent, advantages, losses.RATIO_CLIP, cfg.grpo_kl)
     every = torch.cat(advantages)
     checks = {

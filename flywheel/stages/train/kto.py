@@ -113,7 +113,7 @@ def train(spec: TrainSpec) -> TrainResult:
         callbacks=[recorder(spec, items.tokens / len(kept), stop)],
     )
     most = {"chosen_drop": (cfg.max_chosen_drop, f"{slower(cfg, 'kto')} or raise train.dpo_beta")}
-    trainer.setup(items, most, Order(items.rows, cfg.batch_size, spec.seed))
+    trainer.setup(spec, items, most, Order(items.rows, cfg.batch_size, spec.seed))
     trainer.of_actions(cfg.dpo_beta, labels, weights)
     checks = {"rows_refused": float(data.refused), **items.numbers()}
     take_steps(spec, trainer)

@@ -13,13 +13,14 @@ import math
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from flywheel.errors import TrainError
 from flywheel.extensions import TrainSpec
-from flywheel.io.files import hash_file
+from flywheel.io.files import hash_file, read_rows
 from flywheel.models.load import base_identity, weights_type
 from flywheel.stages.train.process.distributed import world
 from flywheel.stages.train.reference import LogProbs, ReferenceCache, neighbours, score_once
@@ -166,11 +167,15 @@ class Limits:
 
     Args:
         limits: by the metric's name, its limit and advice for the error.
+        metrics: the round's metrics.jsonl. Steps before a restart count: a round that was stopped is stopped again.
     """
 
-    def __init__(self, limits: Mapping[str, tuple[float, str]]) -> None:
+    def __init__(self, limits: Mapping[str, tuple[float, str]], metrics: Path) -> None:
         self._limits = limits
         self._past: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=_WINDOW))
+        for row in read_rows(metrics, optional=True):
+            for name in limits.keys() & row.keys():
+                self._past[name].append(row[name])
 
     def check(self, step: int, metrics: Mapping[str, float | None]) -> None:
         """Add a step's metrics.
@@ -200,9 +205,9 @@ class Logged:
 
     items: Items
 
-    def setup(self, items: Items, limits: dict[str, tuple[float, str]], order: Order) -> None:
+    def setup(self, spec: TrainSpec, items: Items, limits: dict[str, tuple[float, str]], order: Order) -> None:
         """Set what a trainer's own constructor does not take; call it before `train`."""
-        self.items, self._limits, self._order = items, Limits(limits), order
+        self.items, self._limits, self._order = items, Limits(limits, spec.work_dir / "metrics.jsonl"), order
         self._seen: dict[str, list[float]] = defaultdict(list)
 
     def item_loss(self, chosen: list[int], scores: list[list[torch.Tensor]]) -> torch.Tensor:

@@ -53,9 +53,10 @@ _REPORTED = ("rewarded", "missed", "new_end", "malformed", "over_budget", "calls
 class Rolled:
     """Goes before TRL's GRPOTrainer: results in flywheel's rendering, attempts without a reward out of the loss."""
 
-    def setup(self, rollouts: Rollouts, chat: ChatFormat, limits: dict[str, tuple[float, str]]) -> None:
+    def setup(self, spec: TrainSpec, rollouts: Rollouts, chat: ChatFormat) -> None:
         """Give what TRL's own constructor does not take; call it before `train`."""
-        self._rollouts, self._chat, self._limits = rollouts, chat, Limits(limits)
+        self._rollouts, self._chat = rollouts, chat
+        self._limits = Limits(_limits(spec.config.train), spec.work_dir / "metrics.jsonl")
 
     def _get_tool_suffix_ids(self, tool_messages: list[dict[str, Any]]) -> list[int]:
         """Return the tokens of results; where an attempt is over, more than fit, which is how TRL ends one."""
@@ -196,7 +197,7 @@ def train(spec: TrainSpec) -> TrainResult:
     )
     if spec.reference == "base" and "ref" in trainer.model.peft_config:
         trainer.model.delete_adapter("ref")  # without it TRL switches the adapter off: the base
-    trainer.setup(rollouts, chat, _limits(cfg))
+    trainer.setup(spec, rollouts, chat)
     take_steps(spec, trainer)
     checks = {"scenarios": float(len(scenarios)), "rows_refused": float(len(recorded) - len(scenarios)), **_met(spec)}
     tokens = int(trainer.state.num_input_tokens_seen)

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from flywheel.errors import ConfigError, TrainError
+from flywheel.errors import ConfigError, TrainError, UsageError
 from flywheel.io import files
 from flywheel.pipeline.promote.promotion import force
-from flywheel.pipeline.train.plan import differing_keys
+from flywheel.pipeline.train.plan import differing_keys, round_config
 from flywheel.project import Project
 from flywheel.registry.registry import ADAPTER_WEIGHTS
 from tests.projects import TINY_CONFIG
@@ -96,6 +96,19 @@ def test_a_base_that_sees_has_a_reason_of_its_own_to_refuse_images(
     model = project.config.model.model_copy(update={"base": str(seeing)})
     card = Project(project.folder, config=project.config.model_copy(update={"model": model})).plan().card
     assert card.unseen.startswith("1 step with images refused: the base model sees, but of a log's images")
+
+
+def test_an_unfinished_round_goes_on_under_another_limit_alone(project: Project) -> None:
+    with project.locked("test") as ctx:
+        config = round_config(ctx)
+    begun = {**config, "train": {**config["train"], "max_chosen_drop": 9.0, "grpo_min_ess": 0.9, "seed": 5}}
+    unfinished = {"round": 4, "state": "failed", "adapter_sha256": "", "config": begun}
+    project.registry.save(project.registry.manifest(2).model_copy(update=unfinished))
+
+    with pytest.raises(UsageError) as refused:
+        project.train(4)
+    shutil.rmtree(project.registry.folder(4))
+    assert refused.value.message == "round 4 was begun under another configuration: train.seed 5 → 0"
 
 
 def test_a_round_that_does_not_fit_into_memory_is_refused_with_what_would(

@@ -24,6 +24,7 @@ from flywheel.stages.train import dpo, grpo, kto
 from flywheel.stages.train.group_rows import Member
 from flywheel.stages.train.kl import Probe
 from flywheel.stages.train.offline import Items
+from flywheel.stages.train.process.checkpoints import trim_metrics
 from flywheel.stages.train.sharing import tree
 from flywheel.stages.train.sharing.decide import Sharing
 from flywheel.stages.train.sharing.kernels import head_log_probs
@@ -333,6 +334,10 @@ def test_a_limit_stops_with_the_reason_and_the_round_goes_on_from_its_checkpoint
     kept = {path.name for path in (made.work_dir / "checkpoints" / "checkpoint-2").iterdir()}
     assert {"complete", ADAPTER_WEIGHTS} <= kept
     assert not {"README.md", "tokenizer.json"} & kept, "what training does not go on from"
+    trim_metrics(made)  # as a launch does
+    with pytest.raises(TrainError) as again:
+        trained(made)
+    assert str(again.value) == str(caught.value), "the steps before the checkpoint count"
     _, resumed, _ = trained(spec(tmp_path / "cut", tiny_model, rows, "dpo", **steps))
 
     assert apart(uninterrupted, resumed) == 0.0

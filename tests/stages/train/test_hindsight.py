@@ -52,7 +52,7 @@ def test_the_gradient_is_the_one_by_hand(tiny_model: Path, tmp_path: Path, tempe
     parent = hindsight._scored(items, plain, [temperature] * 2)
     advantages = [torch.linspace(-1, 1, len(tokens)) for tokens in parent]
     loss = hindsight.HindsightLoss()
-    loss.setup(items, {}, Order(items.rows, 2, 0))
+    loss.setup(made, items, {}, Order(items.rows, 2, 0))
     loss.of_hints(parent, advantages, losses.RATIO_CLIP, 0.02)
     model = items.scorer.model.eval()
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
