@@ -28,6 +28,7 @@ from flywheel.stages.conversations.snapshots import without_repeats
 Messages = list[dict[str, Any]]
 Usage = dict[str, float]
 
+_PAID = ("model_call", "request")  # of a call that failed only the request is known, and what it cost
 _USAGE = ("input_tokens", "output_tokens", "cost_usd", "latency_s")
 UNSTEPPED = "calls_without_step"  # the tag of a log that has calls or results, but nothing that the agent did
 
@@ -132,6 +133,7 @@ class _Walker:
         self._so_far: Usage = {}
         self._copied_so_far: Usage = {}  # totals with which a fork began, and from which it may have gone on
         self._tools: Any = None
+        self._unanswered: Messages = []  # what the last failed call was asked
         self._take: dict[str, Callable[[Event], None]] = {
             "request": self._request,
             "model_call": self._model_call,
@@ -175,7 +177,7 @@ class _Walker:
         A copy of an event that another conversation holds too was paid for once, there.
         """
         copied = event.payload.get("copied") is True
-        for name in _USAGE if event.kind == "model_call" and not copied else ():
+        for name in _USAGE if event.kind in _PAID and not copied else ():
             amount = event.payload.get(name)
             if isinstance(amount, int | float):
                 self.out.usage[name] = self.out.usage.get(name, 0) + amount
@@ -195,6 +197,11 @@ class _Walker:
     def _request(self, event: Event) -> None:
         messages = _messages(event.payload.get("messages"))
         self.out.seen_calls += sum(len(calls_of(m)) + (m["role"] == "tool") for m in messages)
+        is_retry = bool(messages) and len(messages) == len(self._unanswered)
+        is_retry = is_retry and all(map(same_message, self._unanswered, messages))
+        self._unanswered = messages if "call_failed" in (event.payload.get("tags") or ()) else []
+        if is_retry:
+            return
         replaces = bool(event.payload.get("replaces_context"))
         if replaces:
             self.pending, self._resets = [], bool(self.out.actions)

@@ -120,6 +120,21 @@ def test_a_chain_is_one_conversation_in_any_order(write: Callable[..., Path], ta
     assert (episodes.height, steps.height, episodes["stop_reason"][0]) == (1, 3, "answered")
 
 
+def test_a_failed_call_that_is_made_again_is_asked_once_and_paid_twice(
+    write: Callable[..., Path], take: Callable[..., Any]
+) -> None:
+    following = {"model": "asked", "previous_response_id": "resp_1", "input": [RESULT]}
+    records = [
+        {"request": REQUEST, "response": response(CALL)},
+        {"request": following, "response": response(id="resp_2", status="failed", previous_response_id="resp_1")},
+        {"request": following, "response": response(said("It failed."), id="resp_3", previous_response_id="resp_1")},
+    ]
+    write("log.jsonl", [{**record, "timestamp": 1790850000 + n} for n, record in enumerate(records)])
+    episodes, steps = take().built()
+    assert [m["role"] for m in json.loads(steps["observation"][1])] == ["tool"]
+    assert (episodes["input_tokens"].to_list(), episodes["output_tokens"].to_list()) == ([30], [12])
+
+
 def test_the_chain_of_the_openai_client(fixtures: Path, take: Callable[..., Any]) -> None:
     """Its second answer used a tool that the API ran: an action, its result, and then the words."""
     taken = take(fixtures / "openai" / "responses.jsonl", root=fixtures)

@@ -14,10 +14,11 @@ from flywheel.reading.events import Event, Source, conversation_of, request, sou
 from flywheel.reading.feedback import judgements
 from flywheel.reading.messages import Message
 from flywheel.reading.pairs import Pair, common_payload
-from flywheel.reading.values import as_dict, embedded, first, ident, present, text
+from flywheel.reading.values import as_dict, embedded, first, ident, picked, present, text
 from flywheel.records import EventKind, content_id
 
 LINE = 1000  # events that one line of a log gives at most: their seq is the line's and their place in it
+_COSTS = ("input_tokens", "output_tokens", "cost_usd")  # paid for a call without an answer, too
 _TRACE = ("trace_id", "traceId")
 _REQUEST = ("request_id", "requestId", "x_request_id", "litellm_call_id", "_request_id")
 
@@ -49,7 +50,7 @@ def call_events(pair: Pair, dialect: Dialect, line: int) -> Iterator[Event]:
     extra = {"tools": tools} if (tools := dialect.tools(pair.request, response)) else {}
     payload = present(answer) | common_payload(pair)
     payload |= {"response_id": own} if (own := ident(response.get("id"))) else {}
-    asked = extra if turns else extra | {"tags": _failure(payload)}
+    asked = extra if turns else extra | picked(payload, _COSTS) | {"tags": _failure(payload)}
     if history and not kept:
         if turns:
             yield from turn_events(turns, {"input": history, **extra}, payload, source, len(history))
