@@ -69,7 +69,8 @@ def _request() -> bytes:
 def _send(link: _socket.socket, body: bytes) -> None:
     streams = b"".join(number.to_bytes(4, sys.byteorder) for number in range(3))
     sent = link.sendmsg([body], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)])
-    link.sendall(body[sent:])
+    if sent < len(body):  # to send nothing fails where the command is done and gone
+        link.sendall(body[sent:])
 
 
 def main() -> None:

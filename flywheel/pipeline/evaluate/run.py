@@ -204,14 +204,13 @@ def _look(
 ) -> tuple[dict[str, Scores], Candidate]:
     """Score what is new, unless the candidate has ended; return all its scores by side, and the candidate with them."""
     folder, holdout = ctx.registry.folder(sides[0]), scorer.holdout
-    scores = earlier_scores(folder, candidate)
-    if candidate.ended is not None:
-        return scores, candidate
     units, rows = units_of(holdout.episodes), task_rows(holdout)
     held_out_sha256 = content_id("holdout", rows)
-    if candidate.looks and candidate.looks[-1].holdout_sha256 == held_out_sha256:  # nothing has come since
-        return scores, candidate
-    lost, seen = lost_looks(folder, candidate), candidate.tasks
+    is_over = candidate.ended is not None or (candidate.looks and candidate.looks[-1].holdout_sha256 == held_out_sha256)
+    # Without news what is shown for reference is on the cases of the last look, as it was there.
+    before = replace(candidate, looks=candidate.looks[:-1], lines=candidate.lines[:-1]) if is_over else candidate
+    scores = earlier_scores(folder, before)
+    lost, seen = lost_looks(folder, before), before.tasks
     closed = {task for look in lost for task in look.tasks}  # a case must not count twice
     due = {task for task, sha256 in rows.items() if seen.get(task) != sha256} - closed
     known = frozenset(task for task in due if units[task] in candidate.known)
@@ -219,6 +218,8 @@ def _look(
     own = candidate.known.union(s.task_id for s in scores["candidate"].get(suites[0].name, ())) - set(units.values())
     known |= (own | gone) - set(rows)  # a suite's own cases that a candidate, or this one at an earlier look, had
     scorer.offer(replace(of_tasks(holdout, due), known=known))
+    if is_over:
+        return earlier_scores(folder, candidate), candidate
     fresh = {
         name: _described(
             ctx,

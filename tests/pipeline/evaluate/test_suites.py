@@ -170,8 +170,9 @@ def test_a_later_look_has_other_cases_of_a_suites_own(trained: Path, tmp_path: P
     (folder / "more.jsonl").write_text("".join(json.dumps({"messages": messages}) + "\n" for messages in said))
     project.ingest([folder / "more.jsonl"])
     project.build()
-    project.evaluate(1, suites=["capped:judge"])
+    second = project.evaluate(1, suites=["capped:judge"]).report
     assert own_cases_of_looks(project) == [{"case 0", "case 1", "case 2", "case 3"}, {"case 4", "case 5"}]
+    assert project.evaluate(1, suites=["capped:judge"]).report == second, "nothing has come since"
 
 
 def own_cases_of_looks(project: Project) -> list[set[str]]:
