@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -27,6 +27,7 @@ _OTHERS = "(other fields)"
 _NAME_LENGTH = 40
 _DEPTH = 12
 _TS, _KIND = 1, 6  # columns of an event: its time and kind
+_NUMBER = re.compile(r"(?<![\d.])-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?!\.?\d)")
 _JUDGED = {EventKind.FEEDBACK, EventKind.OUTCOME}
 
 
@@ -54,6 +55,7 @@ class LostFields:
         if (record.line - 1) % _EVERY or len(record.raw or b"") > _MOST_BYTES:
             return
         text = "\n".join(str(value) for row in rows for value in row[:-3] if value is not None)
+        numbers = {number for written in _NUMBER.findall(text) for number in (written, written.lstrip("-"))}
         times = {row[_TS] for row in rows if row[_TS] is not None}
         found = self._seen.setdefault(source_format, LostCounts())
         found.total += 1
@@ -62,7 +64,8 @@ class LostFields:
         lost: set[str] = set()
         for path, value in _leaves(record.value, "", 0):
             is_kept = judged and _judges(path)
-            is_kept = is_kept or (not isinstance(value, bool) and (_is_in(value, text) or when(value) in times))
+            is_kept = is_kept or (not isinstance(value, bool) and _is_in(value, text, numbers))
+            is_kept = is_kept or (not isinstance(value, bool) and when(value) in times)
             (kept if is_kept else lost).add(path)
         for path in sorted(lost - kept):
             is_listed = path in found.by_path or len(found.by_path) < _MOST_PATHS
@@ -109,12 +112,12 @@ def _shown(text: str) -> str:
     return text if shown.isidentifier() and text.isascii() and len(text) <= _NAME_LENGTH else "*"
 
 
-def _is_in(value: Any, text: str) -> bool:
-    """Whether a value is in the events' text, also as part of a JSON string or as a number written otherwise."""
+def _is_in(value: Any, text: str, numbers: Collection[str]) -> bool:
+    """Whether a value is in the events' text or its numbers, also as part of a JSON string or written otherwise."""
     if isinstance(value, str):
         if value in text:
             return True
         escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
         return any(other in text for other in {escaped, value.strip()} if other != value)
-    numbers = {str(value), f"{value:g}"} if isinstance(value, float) else {str(value), f"{value}.0"}
-    return any(re.search(rf"(?<![\d.]){re.escape(written)}(?!\.?\d)", text) for written in numbers)
+    written = (str(value), f"{value:g}") if isinstance(value, float) else (str(value), f"{value}.0")
+    return any(number in numbers for number in written)
