@@ -224,7 +224,9 @@ PIECES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("piece", PIECES)
+@pytest.mark.parametrize(
+    "piece", [pytest.param(piece, marks=[pytest.mark.e2e] if n % 3 else []) for n, piece in enumerate(PIECES)]
+)
 def test_time_is_linear_in_a_hostile_text(piece: str) -> None:
     def seconds(size: int) -> float:
         text = canonical_json({"content": (piece * (size // len(piece) + 1))[:size] + " password 41@ sk- %40"})
