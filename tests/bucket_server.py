@@ -21,9 +21,13 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pytest
+    from flywheel import Project
 
 ACCESS, SECRET = "AKIATESTONLY", "a-secret-that-must-not-be-shown"
+URL = "s3://b/team/project"
 
 
 @dataclass
@@ -53,6 +57,12 @@ class BucketServer:
     url: str = ""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def clear(self) -> None:
+        """Be as a new one."""
+        self.objects.clear()
+        self.asked.clear()
+        self.before, self.lies, self.refuses = lambda _: None, False, False
+
     def put(self, name: str, body: bytes) -> None:
         """Keep an object, as another program would."""
         self.objects[name] = Kept(body, {}, datetime.now(UTC))
@@ -65,6 +75,15 @@ class BucketServer:
         """Make this process's commands talk to it."""
         for name, value in environment(self.url).items():
             monkeypatch.setenv(name, value)
+
+
+def machine(folder: Path, store: str = URL) -> Project:
+    """Return a project in a folder, as one of several machines that share a store."""
+    from flywheel import Project
+    from flywheel.config import Config
+
+    folder.mkdir(exist_ok=True)
+    return Project(folder, config=Config.model_validate({"store": store, "build": {"partitions": 1}}))
 
 
 def environment(url: str) -> dict[str, str]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from itertools import groupby
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from tests.bucket_server import BucketServer, serving
 from tests.projects import Projects
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -139,3 +140,20 @@ def session_projects(tmp_path_factory: pytest.TempPathFactory) -> Projects:
 def projects(session_projects: Projects, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Copy a project of the session: `projects("built")` is a folder that the module may change."""
     return lambda name: session_projects.copy(name, tmp_path_factory.mktemp(name) / "agent")
+
+
+@pytest.fixture(scope="session")
+def _bucket() -> Iterator[BucketServer]:
+    with serving(BucketServer()) as server:
+        yield server
+
+
+@pytest.fixture
+def bucket(_bucket: BucketServer, monkeypatch: pytest.MonkeyPatch) -> BucketServer:
+    """An empty server of buckets, which this process's commands talk to, with one key for all machines."""
+    pytest.importorskip("obstore")
+    _bucket.clear()
+    _bucket.use(monkeypatch)
+    monkeypatch.setenv("FLYWHEEL_TRUST", "1")
+    monkeypatch.setenv("FLYWHEEL_KEY", "one key for all machines")
+    return _bucket

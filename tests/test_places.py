@@ -3,44 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from flywheel import Project
-from flywheel.config import Config
 from flywheel.errors import BucketError, BusyError, ConfigError, StoreError
 from flywheel.io.bucket import Address, address
 from flywheel.io.places import InBucket
 from flywheel.pipeline.admin.gc import Kept
 from flywheel.store import Store
-from tests.bucket_server import SECRET, BucketServer, serving
+from tests.bucket_server import SECRET, URL, BucketServer, machine
+
+if TYPE_CHECKING:
+    from flywheel import Project
 
 pytest.importorskip("obstore")
-
-URL = "s3://b/team/project"
-
-
-@pytest.fixture(scope="module")
-def started() -> Iterator[BucketServer]:
-    with serving(BucketServer()) as server:
-        yield server
-
-
-@pytest.fixture
-def server(started: BucketServer, monkeypatch: pytest.MonkeyPatch) -> BucketServer:
-    started.objects.clear()
-    started.asked.clear()
-    started.lies = False
-    started.use(monkeypatch)
-    monkeypatch.setenv("FLYWHEEL_TRUST", "1")
-    monkeypatch.setenv("FLYWHEEL_KEY", "one key for all machines")
-    return started
-
-
-def _machine(folder: Path, store: str = URL) -> Project:
-    folder.mkdir(exist_ok=True)
-    return Project(folder, config=Config.model_validate({"store": store, "build": {"partitions": 1}}))
 
 
 def _logs(folder: Path, first: int = 0, last: int = 3) -> list[Path]:
@@ -58,13 +35,13 @@ def _logs(folder: Path, first: int = 0, last: int = 3) -> list[Path]:
     return [path]
 
 
-def test_two_machines_share_a_store_that_equals_one_in_a_folder(server: BucketServer, tmp_path: Path) -> None:
-    one, alone = _machine(tmp_path / "one"), _machine(tmp_path / "alone", ".flywheel")
+def test_two_machines_share_a_store_that_equals_one_in_a_folder(bucket: BucketServer, tmp_path: Path) -> None:
+    one, alone = machine(tmp_path / "one"), machine(tmp_path / "alone", ".flywheel")
     logs = _logs(tmp_path)
     for project in (one, alone):
         project.ingest(logs)
         project.build(select="episodes")
-    other = _machine(tmp_path / "other")
+    other = machine(tmp_path / "other")
     for stage in alone.store.stages():
         here, there = alone.store.current(stage), other.store.current(stage)
         assert here is not None
@@ -73,14 +50,14 @@ def test_two_machines_share_a_store_that_equals_one_in_a_folder(server: BucketSe
         if stage == "ingest":  # paths of logs are relative to the project
             assert here.parts == there.parts
         else:
-            assert server.objects[path].body == (alone.store.root / f"snapshots/{stage}/1.json").read_bytes()
+            assert bucket.objects[path].body == (alone.store.root / f"snapshots/{stage}/1.json").read_bytes()
     assert other.store.stages() == alone.store.stages()
     assert other.status().stages == alone.status().stages
     assert other.query("SELECT count(*) AS n FROM events").to_pylist() == [{"n": 3}]
-    parts = [name for name in server.names() if "/tables/" in name]
+    parts = [name for name in bucket.names() if "/tables/" in name]
     assert parts
     assert all(
-        file.read_bytes() == server.objects[f"/b/team/project/tables/{name}"].body for name, file in _cached(other)
+        file.read_bytes() == bucket.objects[f"/b/team/project/tables/{name}"].body for name, file in _cached(other)
     )
     assert SECRET not in "".join(path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file())
 
@@ -95,24 +72,24 @@ def _cached(project: Project) -> list[tuple[str, Path]]:
     return [(path.relative_to(tables).as_posix(), path) for path in tables.rglob("part-*.parquet")]
 
 
-def test_tables_in_a_bucket_are_published_where_they_are(server: BucketServer, tmp_path: Path) -> None:
-    one, other = _machine(tmp_path / "one"), _machine(tmp_path / "other")
+def test_tables_in_a_bucket_are_published_where_they_are(bucket: BucketServer, tmp_path: Path) -> None:
+    one, other = machine(tmp_path / "one"), machine(tmp_path / "other")
     one.ingest(_logs(tmp_path))
     published = {table.table: table for table in one.publish().tables}
     assert published["events"].folder == f"{URL}/tables/events"
     log = "/b/team/project/tables/events/_delta_log/00000000000000000000.json"
-    added = [json.loads(line)["add"]["path"] for line in server.objects[log].body.splitlines() if b'"add"' in line]
+    added = [json.loads(line)["add"]["path"] for line in bucket.objects[log].body.splitlines() if b'"add"' in line]
     assert added
-    assert {f"/b/team/project/tables/events/{path}" for path in added} <= set(server.objects)
+    assert {f"/b/team/project/tables/events/{path}" for path in added} <= set(bucket.objects)
     assert {table.version for table in other.publish().tables} == {0}
-    for kept in server.objects.values():
+    for kept in bucket.objects.values():
         kept.modified = kept.modified.replace(year=2020)
     assert other.gc().count == 0  # a log is not an orphan
     other.ingest(_logs(tmp_path, 3, 4))
     assert {table.table: table.version for table in one.publish().tables}["events"] == 1
 
 
-def test_of_two_commits_on_one_ground_the_second_is_refused(server: BucketServer, tmp_path: Path) -> None:
+def test_of_two_commits_on_one_ground_the_second_is_refused(bucket: BucketServer, tmp_path: Path) -> None:
     stores = [Store(InBucket(tmp_path / str(number), _address())) for number in range(6)]
     stores[0].create()
     for store in stores[1:]:
@@ -127,29 +104,29 @@ def test_of_two_commits_on_one_ground_the_second_is_refused(server: BucketServer
                 store.create()  # the next command looks again
             else:
                 accepted.append((number, round_))
-    documents = [json.loads(kept.body) for name, kept in sorted(server.objects.items()) if "/ingest/" in name]
+    documents = [json.loads(kept.body) for name, kept in sorted(bucket.objects.items()) if "/ingest/" in name]
     assert sorted((d["fingerprint"]["of"], d["fingerprint"]["in"]) for d in documents) == sorted(accepted)
     assert [d["number"] for d in sorted(documents, key=lambda d: d["number"])] == list(range(1, len(accepted) + 1))
     assert len(accepted) < 18
 
 
-def test_an_own_commit_is_known_again_when_its_answer_was_lost(server: BucketServer, tmp_path: Path) -> None:
+def test_an_own_commit_is_known_again_when_its_answer_was_lost(bucket: BucketServer, tmp_path: Path) -> None:
     store = Store(InBucket(tmp_path, _address()))
     store.create()
-    server.loses_answer_of = put = "PUT /b/team/project/snapshots/ingest/1.json"
+    bucket.loses_answer_of = put = "PUT /b/team/project/snapshots/ingest/1.json"
     assert store.commit("ingest", fingerprint={}, parts=(), funnel={}).number == 1
-    assert server.asked.count(put) == 2
+    assert bucket.asked.count(put) == 2
 
 
-def test_a_server_that_overwrites_is_refused_before_anything_is_written(server: BucketServer, tmp_path: Path) -> None:
-    server.lies = True
+def test_a_server_that_overwrites_is_refused_before_anything_is_written(bucket: BucketServer, tmp_path: Path) -> None:
+    bucket.lies = True
     with pytest.raises(BucketError, match="overwrites what it was asked only to create"):
-        _machine(tmp_path / "one").ingest(_logs(tmp_path))
-    assert server.names() == ["team/project/probe"]
+        machine(tmp_path / "one").ingest(_logs(tmp_path))
+    assert bucket.names() == ["team/project/probe"]
 
 
-def test_gc_holds_off_other_machines_and_takes_over_from_a_dead_one(server: BucketServer, tmp_path: Path) -> None:
-    one, other = _machine(tmp_path / "one"), _machine(tmp_path / "other")
+def test_gc_holds_off_other_machines_and_takes_over_from_a_dead_one(bucket: BucketServer, tmp_path: Path) -> None:
+    one, other = machine(tmp_path / "one"), machine(tmp_path / "other")
     for number in range(4):
         one.ingest(_logs(tmp_path, number, number + 1))
     assert one.store.numbers("ingest") == [1, 2, 3, 4]
@@ -165,67 +142,67 @@ def test_gc_holds_off_other_machines_and_takes_over_from_a_dead_one(server: Buck
         with pytest.raises(BusyError, match="another machine has written a snapshot of `links`"):
             late.commit("links", fingerprint={}, parts=(), funnel={})
     lock = "/b/team/project/locks/1.json"
-    claim = json.loads(server.objects[lock].body)
-    server.put(lock, json.dumps({**claim, "until": "2100-01-01T00:00:00+00:00"}).encode())
+    claim = json.loads(bucket.objects[lock].body)
+    bucket.put(lock, json.dumps({**claim, "until": "2100-01-01T00:00:00+00:00"}).encode())
     with pytest.raises(BusyError, match="holds the lease"):
         one.gc(Kept(snapshots=1))
-    server.put(lock, json.dumps({**claim, "until": "2020-01-01T00:00:00+00:00"}).encode())
+    bucket.put(lock, json.dumps({**claim, "until": "2020-01-01T00:00:00+00:00"}).encode())
     answer = one.gc(Kept(snapshots=1))
     assert answer.count > 0
     assert one.store.numbers("ingest") == [6]
-    assert "team/project/locks/2.json" in server.names()  # a higher number than the dead holder's
+    assert "team/project/locks/2.json" in bucket.names()  # a higher number than the dead holder's
     assert one.query("SELECT count(*) AS n FROM events").to_pylist() == [{"n": 4}]
     assert other.ingest(_logs(tmp_path, 0, 1)).kept == 0
-    assert dict(_cached(other)).keys() <= {name.removeprefix("team/project/tables/") for name in server.names()}
+    assert dict(_cached(other)).keys() <= {name.removeprefix("team/project/tables/") for name in bucket.names()}
 
 
-def test_forgetting_reaches_the_bucket(server: BucketServer, tmp_path: Path) -> None:
-    project = _machine(tmp_path / "one")
+def test_forgetting_reaches_the_bucket(bucket: BucketServer, tmp_path: Path) -> None:
+    project = machine(tmp_path / "one")
     project.ingest(_logs(tmp_path))
     project.build(select="episodes")
-    before = {name for name in server.names() if "/tables/events/" in name or "/tables/episodes/" in name}
-    everything = set(server.names())
+    before = {name for name in bucket.names() if "/tables/events/" in name or "/tables/episodes/" in name}
+    everything = set(bucket.names())
     project.forget("u1@shop.example", dry_run=True)
-    assert set(server.names()) <= {*everything, "/b/team/project/probe"}, "a dry run changes nothing"
+    assert set(bucket.names()) <= {*everything, "/b/team/project/probe"}, "a dry run changes nothing"
     project.forget("u1@shop.example")
-    assert not before & set(server.names())
-    fresh = _machine(tmp_path / "fresh")
+    assert not before & set(bucket.names())
+    fresh = machine(tmp_path / "fresh")
     assert fresh.query("SELECT count(*) AS n FROM episodes").to_pylist() == [{"n": 2}]
     assert fresh.ingest(_logs(tmp_path, 1, 3)).forgotten == 1
 
 
-@pytest.mark.usefixtures("server")
+@pytest.mark.usefixtures("bucket")
 def test_a_move_counts_only_with_its_own_snapshot(tmp_path: Path) -> None:
     """Another machine's commit of the same number leaves the partitions as they were."""
-    project = _machine(tmp_path / "one")
+    project = machine(tmp_path / "one")
     project.ingest(_logs(tmp_path))
     number = project.store.place.next("ingest")
-    _machine(tmp_path / "two").ingest(_logs(tmp_path, 3, 5))
+    machine(tmp_path / "two").ingest(_logs(tmp_path, 3, 5))
     project.store._write_header(4, number, moved="by a holder whose lease had ended")
-    assert _machine(tmp_path / "three").store.partitions == 1
+    assert machine(tmp_path / "three").store.partitions == 1
 
 
-def test_what_else_is_in_a_bucket_leads_nowhere(server: BucketServer, tmp_path: Path) -> None:
-    project = _machine(tmp_path / "one")
+def test_what_else_is_in_a_bucket_leads_nowhere(bucket: BucketServer, tmp_path: Path) -> None:
+    project = machine(tmp_path / "one")
     project.ingest(_logs(tmp_path))
     for lock in (b"[]", b'{"command": 1}', b"\xff"):
-        server.put("/b/team/project/locks/1.json", lock)
+        bucket.put("/b/team/project/locks/1.json", lock)
         with pytest.raises(StoreError, match=r"locks/1\.json` is damaged"):
             project.gc()
-    del server.objects["/b/team/project/locks/1.json"]
-    server.put("/b/team/project/tables/../../../x/part-1.parquet", b"")
+    del bucket.objects["/b/team/project/locks/1.json"]
+    bucket.put("/b/team/project/tables/../../../x/part-1.parquet", b"")
     with pytest.raises(BucketError, match="not a name that an object can have"):
         project.gc()
 
 
 def test_a_store_in_a_bucket_is_asked_about_first(
-    server: BucketServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bucket: BucketServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("FLYWHEEL_TRUST")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     with pytest.raises(ConfigError, match="store = s3://b/team/project"):
-        _machine(tmp_path / "one")
-    assert not server.asked
+        machine(tmp_path / "one")
+    assert not bucket.asked
 
 
 def _address() -> Address:

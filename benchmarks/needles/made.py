@@ -89,6 +89,17 @@ def template(name: str, group: str, text: str) -> Family:
     return Family(name, group, make)
 
 
+def packed(name: str, code: Callable[[str], str]) -> Family:
+    """Return the family of environment files in a coding; a needle is the password, and all that is coded."""
+
+    def make(rng: random.Random) -> Made:
+        needle = rng.choice((password, token))(rng)
+        coded = code(f"DB_PASSWORD={needle}\nDB_HOST=db1")
+        return Made(rng.choice(("{}", "body: {}", "got {} back", '"{}"')).replace("{}", coded), (needle, coded))
+
+    return Family(f"packed {name}", "encoded", make)
+
+
 def structure(name: str, group: str, make: Callable[[str], Any], value: Callable[[random.Random], str]) -> Family:
     """Return the family of JSON values around one needle."""
 

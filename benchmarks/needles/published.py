@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from flywheel.stages.ingest.patterns.registers import is_given
 
-from .made import ALNUM, DIGITS, HEX, Family, Made, chars, password, template, token
+from .made import ALNUM, DIGITS, HEX, Family, Made, chars, packed, template
 
 _CLASSES = {
     "d": DIGITS, "h": HEX, "l": "abcdefghijklmnopqrstuvwxyz0123456789", "U": "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789",
@@ -123,19 +123,10 @@ def _register(module: str) -> Family:
     return Family(f"register {module}", "personal", make)
 
 
-def _coded(name: str) -> Family:
-    def make(rng: random.Random) -> Made:
-        needle = rng.choice((password, token))(rng)
-        coded = _CODES[name](f"DB_PASSWORD={needle}\nDB_HOST=db1")
-        return Made(rng.choice(("{}", "body: {}", "got {} back", '"{}"')).replace("{}", coded), (needle, coded))
-
-    return Family(f"packed {name}", "encoded", make)
-
-
 ELEVENTH = (
     *(_service(name, form, _BARE) for name, form in _MARKED.items()),
     *(_service(name, form, _CALLED) for name, form in _BY_NAME.items()),
     *map(_register, _REGISTERS),
     *(template("file " + name, "place", text) for name, text in _LINES.items()),
-    *map(_coded, _CODES),
+    *(packed(name, code) for name, code in _CODES.items()),
 )

@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 from flywheel.stages.ingest.patterns.registers import is_given
 
-from .made import ALNUM, DIGITS, HEX, Family, Made, chars, password, template, token
+from .made import ALNUM, DIGITS, HEX, Family, Made, chars, packed, template
 
 _CLASSES = {
     "d": DIGITS, "h": HEX, "l": "abcdefghijklmnopqrstuvwxyz0123456789", "U": "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789",
@@ -155,19 +155,10 @@ def _person(name: str) -> Family:
     return Family(f"person {name}", "personal", make)
 
 
-def _coded(name: str) -> Family:
-    def make(rng: random.Random) -> Made:
-        needle = rng.choice((password, token))(rng)
-        coded = _CODES[name](f"DB_PASSWORD={needle}\nDB_HOST=db1")
-        return Made(rng.choice(("{}", "body: {}", "got {} back", '"{}"')).replace("{}", coded), (needle, coded))
-
-    return Family(f"packed {name}", "encoded", make)
-
-
 TWELFTH = (
     *(_service(name, form) for name, form in _MARKED.items()),
     *(_line(name, form) for name, form in _LINES.items()),
     *(template("code " + name, "place", text) for name, text in _PLACES.items()),
     *map(_person, _PEOPLE),
-    *map(_coded, _CODES),
+    *(packed(name, code) for name, code in _CODES.items()),
 )

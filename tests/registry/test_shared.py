@@ -3,47 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from flywheel import Project
-from flywheel.config import Config
 from flywheel.errors import BucketError, BusyError, StoreError
 from flywheel.io import files
 from flywheel.pipeline.admin.gc import Kept
 from flywheel.pipeline.promote import promotion
 from flywheel.records import FileHash, LedgerEntry, RoundManifest
 from flywheel.registry.registry import ADAPTER_WEIGHTS, DATASET
-from tests.bucket_server import BucketServer, serving
+from tests.bucket_server import URL, BucketServer, machine
+
+if TYPE_CHECKING:
+    from flywheel import Project
 
 pytest.importorskip("obstore")
 
-URL, HERE = "s3://b/team/project", "/b/team/project"
-
-
-@pytest.fixture(scope="module")
-def started() -> Iterator[BucketServer]:
-    with serving(BucketServer()) as server:
-        yield server
-
-
-@pytest.fixture
-def server(started: BucketServer, monkeypatch: pytest.MonkeyPatch) -> BucketServer:
-    started.objects.clear()
-    started.asked.clear()
-    started.before = lambda _: None
-    started.use(monkeypatch)
-    monkeypatch.setenv("FLYWHEEL_TRUST", "1")
-    monkeypatch.setenv("FLYWHEEL_KEY", "one key for all machines")
-    return started
-
-
-def _machine(folder: Path, store: str = URL) -> Project:
-    folder.mkdir(exist_ok=True)
-    return Project(folder, config=Config.model_validate({"store": store, "build": {"partitions": 1}}))
+HERE = "/b/team/project"
 
 
 def _train(project: Project, number: int, rows: str = '{"id": "r1"}\n') -> None:
@@ -79,48 +57,48 @@ def _promote(project: Project, number: int) -> None:
         promotion.force(ctx, number, reason="a test", by="test")
 
 
-def test_a_round_is_served_and_rolled_back_on_another_machine(server: BucketServer, tmp_path: Path) -> None:
-    one, other = _machine(tmp_path / "one"), tmp_path / "other"
+def test_a_round_is_served_and_rolled_back_on_another_machine(bucket: BucketServer, tmp_path: Path) -> None:
+    one, other = machine(tmp_path / "one"), tmp_path / "other"
     seen: list[list[int]] = []
 
     def look(request: str) -> None:  # a machine that looks just before the document is there
         if request == f"PUT {HERE}/rounds/0001/2.json" and not seen:
-            seen.append(_machine(tmp_path / "early").registry.numbers())
+            seen.append(machine(tmp_path / "early").registry.numbers())
 
-    server.before = look
+    bucket.before = look
     _train(one, 1)
     assert seen == [[]]
     _train(one, 2)
     _promote(one, 1)
     _promote(one, 2)
-    assert not [name for name in server.names() if "checkpoint" in name or "/work" in name]
+    assert not [name for name in bucket.names() if "checkpoint" in name or "/work" in name]
     assert all(
         sha256(kept.body).hexdigest() == name.rpartition("/")[2]
-        for name, kept in server.objects.items()
+        for name, kept in bucket.objects.items()
         if "/files/" in name
     )
-    answer = _machine(other).champion()
+    answer = machine(other).champion()
     assert (answer.round, answer.decision) == (2, "forced")
     assert Path(answer.adapter) == other / "rounds/0002/adapter"
     assert not (other / "rounds/0001/adapter").exists()  # nobody has asked for it
-    assert _machine(other).registry.sound_adapter(1) == other / "rounds/0001/adapter"
+    assert machine(other).registry.sound_adapter(1) == other / "rounds/0001/adapter"
 
-    assert _machine(other).rollback(reason="worse").champion_after == 1
+    assert machine(other).rollback(reason="worse").champion_after == 1
     assert (other / "rounds/champion").readlink() == Path("0001/adapter")
-    again = _machine(tmp_path / "one")
+    again = machine(tmp_path / "one")
     assert again.champion().round == 1  # before any command here has moved the pointer
     assert (again.registry.champion, again.registry.manifest(2).state) == (1, "retired")
     assert again.registry.problems([1, 2]) == []
     with again.locked("train") as ctx:
         assert (ctx.registry.root / "champion").readlink() == Path("0001/adapter")
     lines = (tmp_path / "one/rounds/promotions.jsonl").read_text()
-    there = sorted(name for name in server.names() if "/promotions/" in name)
-    assert lines == "".join(server.objects[f"/b/{name}"].body.decode() for name in there)
+    there = sorted(name for name in bucket.names() if "/promotions/" in name)
+    assert lines == "".join(bucket.objects[f"/b/{name}"].body.decode() for name in there)
     assert there[-1] == "team/project/ledgers/promotions/000003.json"
 
 
-def test_of_two_machines_that_promote_at_once_one_is_told(server: BucketServer, tmp_path: Path) -> None:
-    one, other = _machine(tmp_path / "one"), _machine(tmp_path / "other")
+def test_of_two_machines_that_promote_at_once_one_is_told(bucket: BucketServer, tmp_path: Path) -> None:
+    one, other = machine(tmp_path / "one"), machine(tmp_path / "other")
     _train(one, 1)
     _train(one, 2)
     turns = [other]
@@ -129,25 +107,25 @@ def test_of_two_machines_that_promote_at_once_one_is_told(server: BucketServer, 
         if request.startswith(f"PUT {HERE}/ledgers/promotions/") and turns:
             _promote(turns.pop(), 2)
 
-    server.before = meanwhile
+    bucket.before = meanwhile
     with pytest.raises(BusyError, match="another machine has written to the ledger `promotions`") as refused:
         _promote(one, 1)
     assert refused.value.exit_code == 4
-    assert [name for name in server.names() if "promotions" in name] == ["team/project/ledgers/promotions/000001.json"]
-    assert _machine(tmp_path / "one").registry.champion == 2
+    assert [name for name in bucket.names() if "promotions" in name] == ["team/project/ledgers/promotions/000001.json"]
+    assert machine(tmp_path / "one").registry.champion == 2
     _promote(one, 1)
-    assert _machine(tmp_path / "other").registry.aliases() == {"champion": 1, "challenger": None, "previous": 2}
+    assert machine(tmp_path / "other").registry.aliases() == {"champion": 1, "challenger": None, "previous": 2}
 
 
-@pytest.mark.usefixtures("server")
+@pytest.mark.usefixtures("bucket")
 def test_a_killed_decision_is_finished_and_a_number_is_taken_once(tmp_path: Path) -> None:
-    one, other = _machine(tmp_path / "one"), _machine(tmp_path / "other")
+    one, other = machine(tmp_path / "one"), machine(tmp_path / "other")
     _train(one, 1)
     _promote(one, 1)
     registry = tmp_path / "one" / "rounds"
     (registry / "aliases.json").unlink()  # killed between the line and the pointer
     (registry / "promotions.jsonl").unlink()
-    with _machine(tmp_path / "one").locked("train") as ctx:
+    with machine(tmp_path / "one").locked("train") as ctx:
         assert ctx.registry.champion == 1
         ctx.registry.shared.claim(2)
         with other.locked("train") as there:
@@ -157,48 +135,48 @@ def test_a_killed_decision_is_finished_and_a_number_is_taken_once(tmp_path: Path
         assert ctx.registry.next_number() == 2
 
 
-def test_a_machine_cut_off_at_any_request_goes_on_where_it_was(server: BucketServer, tmp_path: Path) -> None:
+def test_a_machine_cut_off_at_any_request_goes_on_where_it_was(bucket: BucketServer, tmp_path: Path) -> None:
     def work(folder: Path, url: str) -> None:
-        if 1 not in _machine(folder, url).registry.trained():
-            _train(_machine(folder, url), 1)
-        _promote(_machine(folder, url), 1)
+        if 1 not in machine(folder, url).registry.trained():
+            _train(machine(folder, url), 1)
+        _promote(machine(folder, url), 1)
 
     work(tmp_path / "whole", f"{URL}/whole")
-    requests, cuts = len(server.asked), 0
+    requests, cuts = len(bucket.asked), 0
     for cut in range(1, requests + 1):
         folder, url, left = tmp_path / str(cut), f"{URL}/{cut}", [cut]
 
         def refuse(_: str, left: list[int] = left) -> None:
             left[0] -= 1
-            server.refuses = left[0] <= 0
+            bucket.refuses = left[0] <= 0
 
-        server.before = refuse
+        bucket.before = refuse
         try:
             work(folder, url)
         except BucketError:
             cuts += 1
-        server.before, server.refuses = lambda _: None, False
-        seen = _machine(tmp_path / f"{cut}-early", url).registry
+        bucket.before, bucket.refuses = lambda _: None, False
+        seen = machine(tmp_path / f"{cut}-early", url).registry
         assert seen.problems(seen.numbers()) == [], cut
         work(folder, url)
-        other = _machine(tmp_path / f"{cut}-other", url).registry
+        other = machine(tmp_path / f"{cut}-other", url).registry
         assert (other.champion, len(other.promotions()), other.problems([1])) == (1, 1, []), cut
     assert cuts == len(range(1, requests + 1)) > 5
 
 
-def test_gc_and_forget_remove_what_no_round_names(server: BucketServer, tmp_path: Path) -> None:
-    one = _machine(tmp_path / "one")
+def test_gc_and_forget_remove_what_no_round_names(bucket: BucketServer, tmp_path: Path) -> None:
+    one = machine(tmp_path / "one")
     for number in (1, 2):
         _train(one, number)
     _promote(one, 2)
-    assert _machine(tmp_path / "other").registry.sound_adapter(1) is not None
-    for kept in server.objects.values():
+    assert machine(tmp_path / "other").registry.sound_adapter(1) is not None
+    for kept in bucket.objects.values():
         kept.modified = kept.modified.replace(year=2020)
     weights = f"{HERE}/rounds/0001/files/{files.hash_text('weights 1')}"
-    assert weights in server.objects
-    assert _machine(tmp_path / "two").gc(Kept(rounds=1)).count > 0
-    assert weights not in server.objects
-    other = _machine(tmp_path / "other")
+    assert weights in bucket.objects
+    assert machine(tmp_path / "two").gc(Kept(rounds=1)).count > 0
+    assert weights not in bucket.objects
+    other = machine(tmp_path / "other")
     with other.locked("gc") as ctx:
         assert not (ctx.registry.root / "0001/adapter" / ADAPTER_WEIGHTS).exists()
         assert ctx.registry.manifest(1).erased
@@ -210,7 +188,7 @@ def test_gc_and_forget_remove_what_no_round_names(server: BucketServer, tmp_path
         files.atomic_write(ctx.registry.folder(2) / DATASET, "")
         ctx.registry.share(forgetting=True)
         assert ctx.registry.next_number() == 4  # round 3 is being trained on what was forgotten
-    assert rows not in server.objects
+    assert rows not in bucket.objects
     with other.locked("train") as ctx:
         assert not (ctx.registry.root / "0003").exists()
         assert (ctx.registry.folder(2) / DATASET).read_text() == ""
@@ -219,53 +197,53 @@ def test_gc_and_forget_remove_what_no_round_names(server: BucketServer, tmp_path
 
 
 def test_what_another_machine_has_just_sent_is_neither_removed_nor_replaced(
-    server: BucketServer, tmp_path: Path
+    bucket: BucketServer, tmp_path: Path
 ) -> None:
-    one = _machine(tmp_path / "one")
+    one = machine(tmp_path / "one")
     _train(one, 1)
     with one.locked("gc") as ctx:
-        with _machine(tmp_path / "other").locked("eval") as there:
+        with machine(tmp_path / "other").locked("eval") as there:
             files.atomic_write(there.registry.folder(1) / "eval/looks/1-1.json", "{}")
         with ctx.store.place.alone("gc", [], all_parts=True):
             ctx.registry.share()
         scores = f"{HERE}/rounds/0001/files/{files.hash_text('{}')}"
-        assert scores in server.objects
+        assert scores in bucket.objects
         (ctx.registry.folder(1) / "metrics.jsonl").write_text("")
         with pytest.raises(BusyError, match="another machine has written round 1"):
             ctx.registry.share()
         (ctx.registry.folder(1) / "metrics.jsonl").unlink()
-    assert (_machine(tmp_path / "one").registry.folder(1) / "eval/looks/1-1.json").read_text() == "{}"
+    assert (machine(tmp_path / "one").registry.folder(1) / "eval/looks/1-1.json").read_text() == "{}"
 
 
-def test_what_was_changed_in_the_bucket_is_refused(server: BucketServer, tmp_path: Path) -> None:
-    one = _machine(tmp_path / "one")
+def test_what_was_changed_in_the_bucket_is_refused(bucket: BucketServer, tmp_path: Path) -> None:
+    one = machine(tmp_path / "one")
     _train(one, 1)
     _promote(one, 1)
     line, newest = f"{HERE}/ledgers/promotions/000001.json", f"{HERE}/rounds/0001/3.json"
-    decision, document = server.objects[line].body, json.loads(server.objects[newest].body)
-    server.put(line, decision.replace(b'"previous_sha256":""', b'"previous_sha256":"00"'))
+    decision, document = bucket.objects[line].body, json.loads(bucket.objects[newest].body)
+    bucket.put(line, decision.replace(b'"previous_sha256":""', b'"previous_sha256":"00"'))
     with pytest.raises(StoreError, match="does not follow from the line before"):
-        _machine(tmp_path / "a").log()
-    server.put(line, decision)
+        machine(tmp_path / "a").log()
+    bucket.put(line, decision)
     for path in ("../../x", "/x", "work/x", ".x", "manifest.json"):
         changed = {**document, "files": [{**document["files"][0], "path": path}]}
-        server.put(newest, json.dumps(changed).encode())
+        bucket.put(newest, json.dumps(changed).encode())
         with pytest.raises(StoreError, match="damaged: not a round"):
-            _machine(tmp_path / "a").log()
-    server.put(newest, json.dumps(document).encode())
-    server.put(f"{HERE}/rounds/0001/files/{files.hash_text('weights 1')}", b"other wei")
+            machine(tmp_path / "a").log()
+    bucket.put(newest, json.dumps(document).encode())
+    bucket.put(f"{HERE}/rounds/0001/files/{files.hash_text('weights 1')}", b"other wei")
     with pytest.raises(StoreError, match="not what was written"):
-        _machine(tmp_path / "a").champion()
+        machine(tmp_path / "a").champion()
     assert not list(tmp_path.rglob("*.partial"))
     mine = tmp_path / "mine"
-    _train(alone := _machine(mine, ".flywheel"), 1)
+    _train(alone := machine(mine, ".flywheel"), 1)
     _promote(alone, 1)
     with pytest.raises(StoreError, match="is another than here"):
-        _machine(mine).log()
+        machine(mine).log()
 
 
-def test_rounds_that_were_here_first_go_up_with_the_first_command(server: BucketServer, tmp_path: Path) -> None:
-    here = _machine(tmp_path / "one", ".flywheel")
+def test_rounds_that_were_here_first_go_up_with_the_first_command(bucket: BucketServer, tmp_path: Path) -> None:
+    here = machine(tmp_path / "one", ".flywheel")
     _train(here, 1)
     old = here.registry.manifest(1).model_copy(update={"outputs": []})  # of a version that listed no files
     here.registry.save(old)
@@ -274,14 +252,14 @@ def test_rounds_that_were_here_first_go_up_with_the_first_command(server: Bucket
         ctx.registry.candidates.append(
             LedgerEntry(event="trained", round=1, candidate_sha256=files.hash_text("weights 1"))
         )
-    assert not server.objects
+    assert not bucket.objects
     before = (tmp_path / "one/rounds/promotions.jsonl").read_bytes()
-    with _machine(tmp_path / "one").locked("gc"):
+    with machine(tmp_path / "one").locked("gc"):
         pass
     assert (tmp_path / "one/rounds/promotions.jsonl").read_bytes() == before
-    other = _machine(tmp_path / "other")
+    other = machine(tmp_path / "other")
     assert other.champion().round == 1
-    with _machine(tmp_path / "third").locked("eval") as ctx:
+    with machine(tmp_path / "third").locked("eval") as ctx:
         ctx.registry.save(ctx.registry.manifest(1).model_copy(update={"method_reason": "another"}))
-    assert _machine(tmp_path / "fourth").registry.sound_adapter(1) is not None
+    assert machine(tmp_path / "fourth").registry.sound_adapter(1) is not None
     assert [entry.event for entry in other.registry.candidates.entries()] == ["trained"]

@@ -7,7 +7,6 @@ import io
 import json
 import tarfile
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -17,26 +16,11 @@ from flywheel.config import Config, IngestConfig
 from flywheel.errors import BucketError, ConfigError, IngestError
 from flywheel.io.bucket_path import BucketPath, source_path
 from flywheel.stages.ingest.discovery import discover
-from tests.bucket_server import ACCESS, SECRET, BucketServer, serving
+from tests.bucket_server import ACCESS, SECRET, BucketServer
 
 pytest.importorskip("obstore")
 
 OTHER = ["source_file", "event_id"]
-
-
-@pytest.fixture(scope="module")
-def started() -> Iterator[BucketServer]:
-    with serving(BucketServer()) as server:
-        yield server
-
-
-@pytest.fixture
-def server(started: BucketServer, monkeypatch: pytest.MonkeyPatch) -> BucketServer:
-    started.objects.clear()
-    started.asked.clear()
-    started.refuses = False
-    started.use(monkeypatch)
-    return started
 
 
 def _line(number: int, more: str = "") -> bytes:
@@ -72,10 +56,10 @@ def _read(project: Project) -> pl.DataFrame:
     return events.with_columns(pl.col("source_file").str.replace("^s3://b/", "")).sort("source_file", "source_line")
 
 
-def test_logs_in_a_bucket_are_read_as_those_in_a_folder_and_once(server: BucketServer, tmp_path: Path) -> None:
+def test_logs_in_a_bucket_are_read_as_those_in_a_folder_and_once(bucket: BucketServer, tmp_path: Path) -> None:
     here, there = Project(_made(tmp_path / "here")), Project(_made(tmp_path / "there"))
     for name, content in _logs().items():
-        server.put(f"/b/logs/{name}", content)
+        bucket.put(f"/b/logs/{name}", content)
         path = here.folder / "logs" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
@@ -89,48 +73,48 @@ def test_logs_in_a_bucket_are_read_as_those_in_a_folder_and_once(server: BucketS
     assert not any("logs" in path.name for path in there.folder.rglob("*"))  # nothing unredacted on the disk
 
     number = there.store.numbers("ingest")
-    server.asked.clear()
+    bucket.asked.clear()
     assert there.ingest(["s3://b/logs/"]).unchanged == 5
-    assert server.asked == ["HEAD /b/logs", "GET /b"]  # the list has the tags; no object is read
+    assert bucket.asked == ["HEAD /b/logs", "GET /b"]  # the list has the tags; no object is read
     assert there.store.numbers("ingest") == number
 
-    grown = server.objects["/b/logs/2026/plain.jsonl"].body + _line(70)
-    server.put("/b/logs/2026/plain.jsonl", grown)
-    server.put("/b/logs/moved.jsonl.gz", server.objects.pop("/b/logs/2026/packed.jsonl.gz").body)
+    grown = bucket.objects["/b/logs/2026/plain.jsonl"].body + _line(70)
+    bucket.put("/b/logs/2026/plain.jsonl", grown)
+    bucket.put("/b/logs/moved.jsonl.gz", bucket.objects.pop("/b/logs/2026/packed.jsonl.gz").body)
     answer = there.ingest(["s3://b/logs/*/*.jsonl", "s3://b/logs/moved.jsonl.gz"])
     assert (answer.read, answer.kept, answer.duplicate, answer.unchanged) == (1, 1, 0, 1)
     found = discover([source_path("s3://b/logs/**/down.*"), source_path("s3://b/*/2026")])
     assert [str(path) for path in found] == ["s3://b/logs/2026/deep/down.zip", "s3://b/logs/2026/plain.jsonl"]
 
 
-def test_large_objects_are_read_in_pieces_and_never_of_two_versions(server: BucketServer, tmp_path: Path) -> None:
+def test_large_objects_are_read_in_pieces_and_never_of_two_versions(bucket: BucketServer, tmp_path: Path) -> None:
     rows = b"".join(_line(number, " Please!" * 9_000) for number in range(20))
-    server.put("/b/large.jsonl", rows)
+    bucket.put("/b/large.jsonl", rows)
     assert len(rows) > 1 << 20
     swapped: list[str] = []
 
     def swap(request: str) -> None:
-        if request == "GET /b/large.jsonl" and server.asked.count(request) == 1 and not swapped:
+        if request == "GET /b/large.jsonl" and bucket.asked.count(request) == 1 and not swapped:
             swapped.append(request)
-            server.put("/b/large.jsonl", rows.replace(b"Lyon", b"Rome"))
+            bucket.put("/b/large.jsonl", rows.replace(b"Lyon", b"Rome"))
 
-    server.before = swap
+    bucket.before = swap
     project = Project(tmp_path)
     try:
         with pytest.raises(BucketError, match="was changed while it was read"):
             project.ingest(["s3://b/large.jsonl"])
     finally:
-        server.before = lambda _: None
+        bucket.before = lambda _: None
     assert project.store.current("ingest") is None
     assert project.ingest(["s3://b/large.jsonl"]).kept == 20
     assert set(_read(project)["source_line"]) == set(range(1, 21))
 
 
-def test_refusals_tell_what_to_do_and_no_secret(server: BucketServer, tmp_path: Path) -> None:
+def test_refusals_tell_what_to_do_and_no_secret(bucket: BucketServer, tmp_path: Path) -> None:
     project = Project(tmp_path)
     with pytest.raises(IngestError, match="`s3://b/none` holds nothing"):
         project.ingest(["s3://b/none"])
-    server.refuses = True
+    bucket.refuses = True
     with pytest.raises(BucketError, match="`s3://b/logs` is refused") as refused:
         project.ingest(["s3://b/logs/"])
     told = f"{refused.value.message} {refused.value.hint} {refused.value.__cause__}"
@@ -139,14 +123,14 @@ def test_refusals_tell_what_to_do_and_no_secret(server: BucketServer, tmp_path: 
 
 
 def test_a_bucket_that_a_configuration_names_is_asked_about_first(
-    server: BucketServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bucket: BucketServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("FLYWHEEL_TRUST", raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     config = Config(ingest=IngestConfig(sources=["s3://b/logs"]))
     with pytest.raises(ConfigError, match=r"ingest\.sources = s3://b/logs"):
         Project(tmp_path, config=config)
-    assert not server.asked
+    assert not bucket.asked
 
 
 def _made(folder: Path) -> Path:
