@@ -3,7 +3,7 @@
     python benchmarks/served.py --endpoint http://127.0.0.1:8080/v1 --pid 4711 --cases 200 --samples 8
 
 Processor seconds of this process, or of this process and the server's (`--pid`, Linux), so that a busy machine does not
-count; and how many of the greedy answers are the same. The base model is the embedded one; greedy first, then samples.
+count. The base model is the embedded one; `--samples 1` is greedy, and shows how many answers are the same.
 """
 
 from __future__ import annotations
@@ -29,14 +29,12 @@ def _seconds_of(pid: int) -> float:
 
 
 def _asked(policy: TextPolicy, prompts: list[Any], samples: int, most: int) -> tuple[list[Any], int]:
-    """Return the greedy messages, and the tokens of all answers."""
-    tools = [DESK.tools] * len(prompts)
-    greedy = policy.generate(prompts, tools, max_new_tokens=most)
-    tokens = sum(answer.tokens for answer in greedy)
-    for number in range(samples - 1):
-        answers = policy.drawing(Draw(1.0, number)).generate(prompts, tools, max_new_tokens=most)
-        tokens += sum(answer.tokens for answer in answers)
-    return [answer.message for answer in greedy], tokens
+    """Return the messages of the first draw, or the greedy ones, and the tokens of all answers."""
+    tools, answers = [DESK.tools] * len(prompts), []
+    for number in range(samples):
+        drawing = policy.drawing(Draw(1.0, number, samples - 1 - number)) if samples > 1 else policy
+        answers += drawing.generate(prompts, tools, max_new_tokens=most)
+    return [answer.message for answer in answers[: len(prompts)]], sum(answer.tokens for answer in answers)
 
 
 def main() -> None:
@@ -47,6 +45,8 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--samples", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=32)
+    parser.add_argument("--batch", type=int, default=EvalConfig().batch_size, help="rows together in this process")
+    parser.add_argument("--sides", nargs="*", choices=("served", "here"), default=("served", "here"))
     options = parser.parse_args()
     prompts = [
         [said("rules") | {"role": "system"}, {"role": "user", "content": task.text}]
@@ -54,23 +54,26 @@ def main() -> None:
     ]
     cfg = EvalConfig.model_validate({"endpoint": options.endpoint, "server": {"timeout_s": 3600}})
     model = ModelConfig(dtype="float32")
-    rows = {}
-    with ServedSet(model, cfg) as served:
-        before = time.process_time() + _seconds_of(options.pid)
-        rows["served"] = _asked(served.policy(None, "base"), prompts, options.samples, options.tokens)
-        spent = {"served": time.process_time() + _seconds_of(options.pid) - before}
-        kind = served.identity["kind"]
-    with PolicySet(model, EvalConfig()) as here:
-        before = time.process_time()
-        rows["here"] = _asked(here.policy(None, "base"), prompts, options.samples, options.tokens)
-        spent["here"] = time.process_time() - before
-    same = sum(one == other for one, other in zip(rows["served"][0], rows["here"][0], strict=True))
+    rows, spent = {}, {}
+    if "served" in options.sides:
+        with ServedSet(model, cfg) as served:
+            before = time.process_time() + _seconds_of(options.pid)
+            rows["served"] = _asked(served.policy(None, "base"), prompts, options.samples, options.tokens)
+            spent["served"] = time.process_time() + _seconds_of(options.pid) - before
+    if "here" in options.sides:
+        with PolicySet(model, EvalConfig(batch_size=options.batch)) as here:
+            before = time.process_time()
+            rows["here"] = _asked(here.policy(None, "base"), prompts, options.samples, options.tokens)
+            spent["here"] = time.process_time() - before
     answers = len(prompts) * options.samples
     for side, (_, tokens) in rows.items():
         rate = answers / spent[side]
-        name = f"{side} ({kind})" if side == "served" else side
-        print(f"{name}: {answers} answers, {tokens} tokens, {spent[side]:.1f} processor seconds, {rate:.2f} answers/s")
-    print(f"greedy answers that are the same: {same} of {len(prompts)}; {spent['here'] / spent['served']:.2f} times")
+        print(f"{side}: {answers} answers, {tokens} tokens, {spent[side]:.1f} processor seconds, {rate:.2f} answers/s")
+    if len(rows) > 1:
+        print(f"{spent['here'] / spent['served']:.2f} times")
+    if len(rows) > 1 and options.samples == 1:
+        same = sum(one == other for one, other in zip(rows["served"][0], rows["here"][0], strict=True))
+        print(f"greedy answers that are the same: {same} of {len(prompts)}")
 
 
 if __name__ == "__main__":

@@ -58,6 +58,11 @@ class PolicyServer:
         end = int(self.owner.tokenizer.eos_token_id)
         return written[: written.index(end) + 1] if end in written else written
 
+    def drawn(self, ids: list[int], folder: str, body: Any, most: int, answers: int) -> list[list[int]]:
+        """Return continuations, each drawn with the next seed."""
+        seeds = range(body.get("seed", 0), body.get("seed", 0) + answers)
+        return [self.write(ids, folder, most, body["temperature"], seed) for seed in seeds]
+
     def likely(self, ids: list[int], folder: str) -> list[float]:
         """Return the log-probability of each token but the first."""
         import torch
@@ -176,15 +181,17 @@ class _Handler(BaseHTTPRequestHandler):
         prompt, state = body["prompt"], self.served
         ids = state.owner.ids(prompt) if isinstance(prompt, str) else prompt
         folder = self._asked(body)
-        written = state.write(ids, folder, body["max_tokens"], body["temperature"], body.get("seed", 0))
-        choice: dict[str, Any] = {"index": 0, "text": state.text(written), "finish_reason": "stop"}
+        drawn = state.drawn(ids, folder, body, body["max_tokens"], body.get("n", 1))
+        choices: list[dict[str, Any]] = [
+            {"index": n, "text": state.text(written), "finish_reason": "stop"} for n, written in enumerate(drawn)
+        ]
         if body.get("return_token_ids"):
-            choice["token_ids"] = written
+            choices = [{**choice, "token_ids": written} for choice, written in zip(choices, drawn, strict=True)]
         if body.get("prompt_logprobs") is not None:
             values = zip(ids[1:], state.likely(ids, folder), strict=True)
-            choice["prompt_logprobs"] = [None, *({str(i): {"logprob": p, "rank": 1}} for i, p in values)]
-        model = state.answers_as or body["model"]
-        return {"object": "text_completion", "model": model, "choices": [choice], "usage": self._usage(ids, written)}
+            choices[0]["prompt_logprobs"] = [None, *({str(i): {"logprob": p, "rank": 1}} for i, p in values)]
+        model, usage = state.answers_as or body["model"], self._usage(ids, [token for one in drawn for token in one])
+        return {"object": "text_completion", "model": model, "choices": choices[::-1], "usage": usage}
 
     def _chat(self, body: Any) -> dict[str, Any]:
         state = self.served
@@ -260,22 +267,24 @@ class _Handler(BaseHTTPRequestHandler):
             "/props": lambda _: {
                 "build_info": "b11434-0",
                 "model_path": self.served.weights,
+                "total_slots": 2,
                 "default_generation_settings": {"n_ctx": 4096},
             },
             "/lora-adapters": lambda _: files,
             "/completion": self._native,
         }
 
-    def _native(self, body: Any) -> dict[str, Any]:
+    def _native(self, body: Any) -> Any:
         ids, state = body["prompt"], self.served
         folders = list(state.adapters.values())
         used = [folders[row["id"]] for row in body.get("lora") or [] if row["scale"]]
-        written = state.write(ids, used[0] if used else "", body["n_predict"], body["temperature"], body.get("seed", 0))
-        return {
+        drawn = state.drawn(ids, used[0] if used else "", body, body["n_predict"], body.get("n_cmpl", 1))
+        rows = [{
             "content": state.text(written), "tokens": written, "model": state.answers_as or BASE,
             "tokens_predicted": len(written), "tokens_evaluated": len(ids) + state.begins,
             "generation_settings": {"lora": body.get("lora") or []}, "stop_type": "eos",
-        }  # fmt: skip
+        } for written in drawn]  # fmt: skip
+        return rows if len(rows) > 1 else rows[0]
 
 
 _ANSWERING = frozenset({"/v1/completions", "/v1/chat/completions", "/generate", "/completion"})

@@ -31,6 +31,7 @@ class Draw(NamedTuple):
 
     temperature: float
     seed: int
+    ahead: int = 0  # how many draws of the same prompts follow, each with the next seed
 
     def noise(self, prompts: Sequence[list[int]]) -> Noise:
         """Return what adds Gumbel noise to the logits of some of these: the largest sum is a draw from their softmax.

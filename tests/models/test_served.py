@@ -145,6 +145,24 @@ def test_draws_are_repeatable_and_differ_by_seed(server: PolicyServer) -> None:
     assert len({body["seed"] for body in bodies}) == 2 * len(PROMPTS)
 
 
+@pytest.mark.parametrize(("kind", "requests"), [("vllm", 1), ("llama.cpp", 2), ("sglang", 3)])
+def test_samples_of_a_prompt_are_asked_for_together(kind: str, requests: int, server: PolicyServer) -> None:
+    """A first answer comes with those of the draws that follow; what follows it differs, and is asked for alone."""
+    server.kind, kept = kind, Kept()
+    texts, asked = [], []
+    for ahead in (0, 2, 2):
+        server.seen = []
+        with served(server, kept) as owner:
+            policies = [owner.policy(None, "base").drawing(Draw(2.0, n, ahead and ahead - n)) for n in range(3)]
+            answers = [p.generate(PROMPTS[k : k + 1], [None], max_new_tokens=3) for p in policies for k in (0, 2)]
+        texts.append([answer.text for (answer,) in answers])
+        paths = [path for path, _ in server.seen if path in {"/v1/completions", "/generate", "/completion"}]
+        asked.append(len(paths))
+    assert texts[0] == texts[1] == texts[2]
+    assert len(set(texts[0][::2])) == 3
+    assert asked == [6, requests, 0]  # second answers are remembered from the first time
+
+
 def test_the_chat_api_renders_and_parses_on_the_server(server: PolicyServer, here: PolicySet) -> None:
     with served(server, api="chat") as owner:
         policy = owner.policy(None, "base")

@@ -7,7 +7,7 @@ that was asked, so that an evaluation goes on where its server went away.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,6 +24,7 @@ from flywheel.models.served.transport import Refused, Request, Transport, chunks
 from flywheel.records import content_id
 
 PIECE = 64  # answers that are remembered together: at most so many are asked again after a break
+_SEEDS = 0x7FFFFFFF
 
 
 class Memory(Protocol):
@@ -89,6 +90,7 @@ class ServedSet(Policies):
         self.rendered_otherwise: set[str] = set()  # policies for which the server made other tokens of a prompt
         longest, self.penalty = _settings(model)
         self.window = min((n for n in (longest, self.server.window) if n), default=0)
+        self.given: dict[str, Answer] = {}  # by what was asked; those of later draws among them
         self._targets: dict[str, Target] = {}
 
     def policy(self, adapter: Path | None, name: str, sha256: str = "") -> ServedPolicy:
@@ -147,6 +149,8 @@ class ServedPolicy(TextPolicy):
         asked = [self._prompt(messages, offered) for messages, offered in zip(prompts, tools, strict=True)]
         samplings = [self._sampling(prompt, max_new_tokens) for prompt in asked]
         answers = self._answers(asked, samplings) if asked else []
+        if self._draw is not None:  # what follows a first answer differs from draw to draw
+            self._draw = self._draw._replace(ahead=0)
         return [self._parsed(answer, offered) for answer, offered in zip(answers, tools, strict=True)]
 
     def _prompt(self, messages: Sequence[dict[str, Any]], tools: list[dict[str, Any]] | None) -> Prompt:
@@ -158,28 +162,51 @@ class ServedPolicy(TextPolicy):
         greedy = Sampling(most, int(tokenizer.eos_token_id), int(tokenizer.pad_token_id), self._set.penalty)
         if self._draw is None:
             return greedy
-        seed = int(content_id("draw", self._draw.seed, prompt.ids)[:8], 16) & 0x7FFFFFFF
+        seed = (int(content_id("draw", prompt.ids)[:8], 16) + self._draw.seed) & _SEEDS
         return greedy._replace(temperature=self._draw.temperature, seed=seed)
 
+    def _together(self, sampling: Sampling) -> Iterator[Sampling]:
+        """Yield what is asked to get an answer and those of the draws that will follow."""
+        after = self._draw.ahead if self._draw is not None else 0
+        most = 1 if self._set.config.server.api == "chat" else self._set.server.most_answers
+        for places in chunks(most, 1 + after):
+            yield sampling._replace(seed=(sampling.seed + places[0]) & _SEEDS, answers=len(places))
+
+    def _name(self, prompt: Prompt, sampling: Sampling, place: int = 0) -> str:
+        seed = (sampling.seed + place) & _SEEDS
+        return content_id(self.sha256, prompt, sampling._replace(seed=seed, answers=1))
+
     def _answers(self, prompts: Sequence[Prompt], samplings: Sequence[Sampling]) -> list[Answer]:
+        given = self._set.given
+        names = [self._name(prompt, sampling) for prompt, sampling in zip(prompts, samplings, strict=True)]
+        missing = {n: (p, s) for n, p, s in zip(names, prompts, samplings, strict=True) if n not in given}
+        asks = [(prompt, some) for prompt, sampling in missing.values() for some in self._together(sampling)]
+        most = max((sampling.answers for _, sampling in asks), default=1)
+        for piece in chunks(max(1, PIECE // most), len(asks)):
+            some = [asks[place] for place in piece]
+            for (prompt, sampling), answers in zip(some, self._piece(some, piece[0], len(asks)), strict=True):
+                given |= {self._name(prompt, sampling, place): answer for place, answer in enumerate(answers)}
+        return [given[name] for name in names]
+
+    def _piece(self, asks: Sequence[tuple[Prompt, Sampling]], before: int, of: int) -> list[list[Answer]]:
+        """Return the answers to each of a few prompts, as they were remembered or as they are given now."""
         server, target = self._set.server, self._set.target(self._adapter, self.name, self.sha256)
         question = server.chat if self._set.config.server.api == "chat" else self._question
-        requests = [question(target, p, s) for p, s in zip(prompts, samplings, strict=True)]
-        answers: list[Answer] = []
-        for piece in chunks(PIECE, len(requests)):
-            some = [requests[n] for n in piece]
-            key = content_id("answers", 1, self._set.identity, self.sha256, [[r.path, r.body] for r in some])
-            kept = self._set.memory.get(key)
-            if kept is None:
-                given = self._asked(some, lambda reply: server.answer(target, reply), len(answers), len(requests))
-            else:
-                given = [Answer(*answer) for answer in kept]
-            for n, answer in zip(piece, given, strict=True):
-                self._check_reading(prompts[n], answer)
-            if kept is None:  # what was refused is asked again: the server may then be the right one
-                self._set.memory.put(key, [list(answer) for answer in given])
-            answers += given
-            self._set.watch(len(answers), len(requests))
+        requests = [question(target, prompt, sampling) for prompt, sampling in asks]
+        key = content_id("answers", 2, self._set.identity, self.sha256, [[r.path, r.body] for r in requests])
+        kept = self._set.memory.get(key)
+        if kept is None:
+            answers = self._asked(requests, lambda reply: server.answers(target, reply), before, of)
+        else:
+            answers = [[Answer(*answer) for answer in some] for some in kept]
+        for (prompt, sampling), some in zip(asks, answers, strict=True):
+            if len(some) != sampling.answers:
+                raise server.no_answer()
+            for answer in some:
+                self._check_reading(prompt, answer)
+        if kept is None:  # what was refused is asked again: the server may then be the right one
+            self._set.memory.put(key, [[list(answer) for answer in some] for some in answers])
+        self._set.watch(before + len(asks), of)
         return answers
 
     def _question(self, target: Target, prompt: Prompt, sampling: Sampling) -> Request:

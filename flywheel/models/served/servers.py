@@ -50,6 +50,7 @@ class Sampling(NamedTuple):
     penalty: float  # on repetition, of the model's own generation settings
     temperature: float = 0.0  # 0: greedy
     seed: int = 0
+    answers: int = 1  # drawn after one reading of the prompt, each with the next seed
 
 
 class Target(NamedTuple):
@@ -85,6 +86,7 @@ class Server:
 
     kind = "openai"
     log_probs = False  # whether it gives those of a prompt
+    most_answers = 1  # in one request, each drawn with the next seed
 
     def start(self) -> None:
         """Find out the base model's name and the version.
@@ -179,22 +181,23 @@ class Server:
         settings = {"temperature": sampling.temperature, "top_p": 1.0}
         return settings | ({"seed": sampling.seed} if sampling.temperature else {})
 
-    def answer(self, target: Target, reply: Any) -> Answer:
-        """Return what a reply holds.
+    def answers(self, target: Target, reply: Any) -> list[Answer]:
+        """Return what a reply holds: one answer, or as many as were asked for.
 
         Raises:
             EvalError: another model answered, or the reply has another form.
         """
         try:
-            model, choice, usage = str(reply["model"]), reply["choices"][0], reply.get("usage") or {}
-            message = choice.get("message")
-            text = (message.get("content") if message else choice["text"]) or ""
+            model, choices, usage = str(reply["model"]), reply["choices"], reply.get("usage") or {}
             written, read = int(usage.get("completion_tokens") or 0), int(usage.get("prompt_tokens") or 0)
-            ids = choice.get("token_ids")
-        except (KeyError, TypeError, IndexError, AttributeError, ValueError):
+            answers = [
+                _chosen_answer(choice, written if len(choices) == 1 else len(choice["token_ids"]), read)
+                for choice in sorted(choices, key=lambda choice: int(choice.get("index") or 0))
+            ]
+        except (KeyError, TypeError, AttributeError, ValueError):
             raise self.no_answer() from None
         self._refuse_other(self._signature(target), model)
-        return Answer(str(text), ids, written, read, message)
+        return answers
 
     def _signature(self, target: Target) -> str:
         """Return what a reply of a target names as its model."""
@@ -228,6 +231,7 @@ class VLLM(Server):
 
     kind = "vllm"
     log_probs = True
+    most_answers = 64
 
     def start(self) -> None:
         """Find out the base model's name, the version and the window."""
@@ -256,7 +260,7 @@ class VLLM(Server):
     def question(self, target: Target, prompt: Prompt, sampling: Sampling) -> Request:
         """Return what asks for an answer to a prompt of tokens."""
         body = {**target.fields, "prompt": prompt.ids, "max_tokens": sampling.most, **self._chosen(sampling)}
-        return Request("/v1/completions", body)
+        return Request("/v1/completions", body | ({"n": sampling.answers} if sampling.answers > 1 else {}))
 
     def _chosen(self, sampling: Sampling) -> Body:
         return super()._chosen(sampling) | {
@@ -271,7 +275,7 @@ class VLLM(Server):
 
     def scores(self, target: Target, reply: Any, ids: list[int]) -> list[float]:
         """Return the log-probability of each token but the first."""
-        self.answer(target, reply)
+        self.answers(target, reply)
         try:
             rows = reply["choices"][0]["prompt_logprobs"]
             return [float(row[str(token)]["logprob"]) for row, token in zip(rows[1:], ids[1:], strict=True)]
@@ -334,14 +338,14 @@ class SGLang(Server):
         more = {"top_k": -1, "min_p": 0.0, "repetition_penalty": sampling.penalty, "stop_token_ids": [sampling.end]}
         return super()._chosen(sampling) | more | {"skip_special_tokens": False}
 
-    def answer(self, target: Target, reply: Any) -> Answer:
+    def answers(self, target: Target, reply: Any) -> list[Answer]:
         """Return what a reply of either route holds."""
         if isinstance(reply, Mapping) and "choices" in reply:
-            return super().answer(target, reply)
+            return super().answers(target, reply)
         try:
             facts = reply["meta_info"]
             written, read = int(facts["completion_tokens"]), int(facts["prompt_tokens"])
-            return Answer(str(reply["text"]), reply.get("output_ids"), written, read)
+            return [Answer(str(reply["text"]), reply.get("output_ids"), written, read)]
         except (KeyError, TypeError, ValueError):
             raise self.no_answer() from None
 
@@ -374,6 +378,7 @@ class LlamaCpp(Server):
         props = self.asked("/props")
         self.version, self.weights = str(props.get("build_info") or ""), str(props.get("model_path") or "")
         self.window = int((props.get("default_generation_settings") or {}).get("n_ctx") or 0)
+        self.most_answers = int(props.get("total_slots") or 1)
         self._files = {int(row["id"]): str(row["path"]) for row in self.asked("/lora-adapters")}
 
     def plain(self) -> Target:
@@ -399,6 +404,7 @@ class LlamaCpp(Server):
     def question(self, target: Target, prompt: Prompt, sampling: Sampling) -> Request:
         """Return what asks for an answer to a prompt of tokens."""
         body = {"prompt": prompt.ids, "n_predict": sampling.most, "return_tokens": True, "cache_prompt": True}
+        body |= {"n_cmpl": sampling.answers} if sampling.answers > 1 else {}
         return Request("/completion", {**body, **target.fields, **self._chosen(sampling)})
 
     def _chosen(self, sampling: Sampling) -> Body:
@@ -408,10 +414,13 @@ class LlamaCpp(Server):
             "xtc_probability": 0.0,
         }  # fmt: skip
 
-    def answer(self, target: Target, reply: Any) -> Answer:
+    def answers(self, target: Target, reply: Any) -> list[Answer]:
         """Return what a reply of either route holds; one under other adapters than were asked is an error."""
         if isinstance(reply, Mapping) and "choices" in reply:
-            return super().answer(target, reply)
+            return super().answers(target, reply)
+        return [self._answer(target, row) for row in (reply if isinstance(reply, list) else [reply])]
+
+    def _answer(self, target: Target, reply: Any) -> Answer:
         try:
             model, ids = str(reply["model"]), reply.get("tokens") or None
             written, read = int(reply["tokens_predicted"]), int(reply["tokens_evaluated"])
@@ -538,6 +547,12 @@ def _ask_in_vain(transport: Transport, request: Request) -> None:
         transport.ask(request, again=False)
     except (Refused, FlywheelError):
         return
+
+
+def _chosen_answer(choice: Mapping[str, Any], written: int, read: int) -> Answer:
+    message = choice.get("message")
+    text = (message.get("content") if message else choice["text"]) or ""
+    return Answer(str(text), choice.get("token_ids"), written, read, message)
 
 
 def parsed_calls(message: Mapping[str, Any]) -> list[Body]:

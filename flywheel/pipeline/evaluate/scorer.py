@@ -211,7 +211,8 @@ def attempted_scores(
     """
     attempts = list[Sequence[CaseScore]]()
     for number in range(cfg.samples):
-        drawing = plain.drawing(Draw(cfg.temperature, cfg.seed + number)) if cfg.samples > 1 else plain
+        draw = Draw(cfg.temperature, cfg.seed + number, cfg.samples - 1 - number)
+        drawing = plain.drawing(draw) if cfg.samples > 1 else plain
         attempts.append(suite.evaluator(seen(drawing), holdout, cfg))
         if not drawing.wrote:
             break

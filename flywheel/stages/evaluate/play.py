@@ -95,7 +95,7 @@ def sample(
             for i, (turn, place) in enumerate(zip(turns, places, strict=True))
             if turn is not None
         }
-        drawing = policy.drawing(Draw(temperature, seed))
+        drawing = policy.drawing(Draw(temperature, seed, numbers.stop - 1 - number))
         play(drawing, list(played.values()), config.eval.max_new_tokens, config.replay.max_calls + 1)
         for i, one in played.items():
             start = len(places[i].prompt)
