@@ -37,6 +37,16 @@ def _asked(policy: TextPolicy, prompts: list[Any], samples: int, most: int) -> t
     return [answer.message for answer in answers[: len(prompts)]], sum(answer.tokens for answer in answers)
 
 
+def _show(rows: dict[str, tuple[list[Any], int]], spent: dict[str, float], cases: int, samples: int) -> None:
+    for side, (_, tokens) in rows.items():
+        answers, seconds = cases * samples, spent[side]
+        print(f"{side}: {answers} answers, {tokens} tokens, {seconds:.1f} processor seconds, {answers / seconds:.2f}/s")
+    if len(rows) > 1:
+        print(f"{spent['here'] / spent['served']:.2f} times")
+        same = sum(one == other for one, other in zip(rows["served"][0], rows["here"][0], strict=True))
+        print(f"answers of the first draw that are the same: {same} of {cases}; greedy ones with --samples 1")
+
+
 def main() -> None:
     """Print a row for each side."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -65,15 +75,7 @@ def main() -> None:
             before = time.process_time()
             rows["here"] = _asked(here.policy(None, "base"), prompts, options.samples, options.tokens)
             spent["here"] = time.process_time() - before
-    answers = len(prompts) * options.samples
-    for side, (_, tokens) in rows.items():
-        rate = answers / spent[side]
-        print(f"{side}: {answers} answers, {tokens} tokens, {spent[side]:.1f} processor seconds, {rate:.2f} answers/s")
-    if len(rows) > 1:
-        print(f"{spent['here'] / spent['served']:.2f} times")
-    if len(rows) > 1 and options.samples == 1:
-        same = sum(one == other for one, other in zip(rows["served"][0], rows["here"][0], strict=True))
-        print(f"greedy answers that are the same: {same} of {len(prompts)}")
+    _show(rows, spent, len(prompts), options.samples)
 
 
 if __name__ == "__main__":

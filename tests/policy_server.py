@@ -36,6 +36,7 @@ class PolicyServer:
     adapters: dict[str, str] = field(default_factory=dict)  # name: folder
     key: str = ""
     busy: int = 0  # requests that it refuses as too many, first
+    elsewhere: str = ""  # where it sends all requests
     dies_after: int = -1  # answers
     answers_as: str = ""  # another model's name
     holds: threading.Event | None = None  # until which it answers nothing
@@ -129,8 +130,12 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if 0 <= state.dies_after < answers:
                 self.close_connection = True
-            elif busy or not known:
-                self._send(429 if busy else 401, {"error": {"message": "no"}})
+            elif state.elsewhere:
+                self._send(307, {}, Location=state.elsewhere + self.path)
+            elif busy:
+                self._send(429, {"error": {"message": "no"}}, **{"Retry-After": "1"})
+            elif not known:
+                self._send(401, {"error": {"message": "no"}})
             else:
                 self._send(200, self._route(body))
         except _Error as error:
@@ -139,11 +144,13 @@ class _Handler(BaseHTTPRequestHandler):
             with state.counting:
                 state.at_once -= 1
 
-    def _send(self, code: int, answer: object) -> None:
+    def _send(self, code: int, answer: object, **headers: str) -> None:
         text = (answer if isinstance(answer, str) else json.dumps(answer)).encode()
         self.send_response(code)
         self.send_header("Content-Type", "text/plain" if isinstance(answer, str) else "application/json")
         self.send_header("Content-Length", str(len(text)))
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(text)
 

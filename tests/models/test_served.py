@@ -179,6 +179,10 @@ def test_the_chat_api_renders_and_parses_on_the_server(server: PolicyServer, her
         (broken,) = policy.generate(PROMPTS[:1], OFFERED[:1], max_new_tokens=6)
         assert not broken.well_formed
         assert broken.message["tool_calls"][0]["arguments"] is None
+        server.calls = [{"id": "c1", "function": "look_up"}]
+        with pytest.raises(EvalError, match="no answer in the form of vllm"):
+            policy.generate(PROMPTS[:1], OFFERED[:1], max_new_tokens=4)
+        server.calls = []
         thought = {"role": "assistant", "content": "yes", "reasoning": "It may."}
         owner.chat._thinks = "thinking"
         policy.generate([[*PROMPTS[0], thought, *PROMPTS[2]]], [None], max_new_tokens=5)
@@ -229,9 +233,10 @@ def test_an_answer_that_is_refused_is_not_remembered(server: PolicyServer, here:
 def test_a_busy_server_is_asked_again_and_never_more_at_once_than_allowed(server: PolicyServer) -> None:
     with served(server, at_once=3) as owner:
         server.busy, server.most_at_once = 1, 0  # the others go on while it waits
-        server.holds = threading.Event()  # until two have come
+        server.holds, started = threading.Event(), time.monotonic()  # until two have come
         threading.Thread(target=release_two, args=(server, server.holds)).start()
         assert len(owner.policy(None, "base").generate(PROMPTS * 3, OFFERED * 3, max_new_tokens=2)) == 12
+        assert time.monotonic() - started >= 1  # as its Retry-After asks
     assert 1 < server.most_at_once <= 3
 
 
@@ -331,6 +336,17 @@ def test_prompts_go_to_this_machine_or_to_a_host_that_is_named(
         return
     with pytest.raises((ValidationError, ConfigError)):
         Config.model_validate(settings)
+
+
+def test_no_redirect_leads_a_prompt_or_the_key_elsewhere(
+    server: PolicyServer, tiny_model: Path, here: PolicySet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", "k3y")
+    with serving(PolicyServer(tiny_model, here)) as other, served(server, key_env="MY_KEY") as owner:
+        server.elsewhere = other.url.removesuffix("/v1")
+        with pytest.raises(EvalError, match="sends elsewhere \\(307\\)"):
+            owner.policy(None, "base").generate(PROMPTS, OFFERED, max_new_tokens=2)
+    assert other.seen == []
 
 
 def test_no_proxy_of_the_environment_sees_a_prompt(server: PolicyServer, monkeypatch: pytest.MonkeyPatch) -> None:

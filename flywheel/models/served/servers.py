@@ -551,6 +551,8 @@ def _ask_in_vain(transport: Transport, request: Request) -> None:
 
 def _chosen_answer(choice: Mapping[str, Any], written: int, read: int) -> Answer:
     message = choice.get("message")
+    if message and not all(isinstance(call.get("function"), Mapping) for call in message.get("tool_calls") or []):
+        raise TypeError
     text = (message.get("content") if message else choice["text"]) or ""
     return Answer(str(text), choice.get("token_ids"), written, read, message)
 
@@ -559,7 +561,7 @@ def parsed_calls(message: Mapping[str, Any]) -> list[Body]:
     """Return the calls that a server parsed, in the normal form; arguments other than an object stay a text."""
     calls = []
     for number, call in enumerate(message.get("tool_calls") or []):
-        function = call.get("function") or {}
+        function = call["function"]
         raw = function.get("arguments")
         try:
             arguments = json.loads(raw) if isinstance(raw, str) else raw

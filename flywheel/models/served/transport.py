@@ -175,6 +175,9 @@ class Transport:
         if refusal.status in {401, 403}:
             hint = "set [eval.server] key_env to the environment variable that holds its key"
             return EvalError(f"{self.address} refuses the key ({refusal.status})", hint=hint)
+        if refusal.status < http.HTTPStatus.BAD_REQUEST:
+            hint = "redirects are not followed: name the server that it points to as eval.endpoint"
+            return EvalError(f"{self.address}{request.path} sends elsewhere ({refusal.status})", hint=hint)
         return EvalError(f"{self.address}{request.path} answered {refusal.status}", hint=refusal.cause)
 
     def _sent(self, request: Request, ended: threading.Event) -> tuple[int, str, float]:
