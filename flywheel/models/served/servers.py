@@ -50,7 +50,7 @@ class Sampling(NamedTuple):
     penalty: float  # on repetition, of the model's own generation settings
     temperature: float = 0.0  # 0: greedy
     seed: int = 0
-    answers: int = 1  # drawn after one reading of the prompt, each with the next seed
+    answers: int = 1  # sampled after one reading of the prompt, each with the next seed
 
 
 class Target(NamedTuple):
@@ -86,7 +86,7 @@ class Server:
 
     kind = "openai"
     log_probs = False  # whether it gives those of a prompt
-    most_answers = 1  # in one request, each drawn with the next seed
+    most_answers = 1  # in one request, each sampled with the next seed
 
     def start(self) -> None:
         """Find out the base model's name and the version.
