@@ -113,9 +113,10 @@ class TrainSpec:
     `data` is a JSONL file. For SFT each row has prompt, completion (lists of messages), tools (list or null) and
     weight; for DPO prompt, chosen, rejected, tools, p_better, weight and nll_weight, or, of a demonstration, completion
     instead of both sides; for KTO prompt, completion, tools, label and weight; for GRPO prompt, tools, completions
-    (lists of messages), rewards, advantages, policies and, for each member, behaviours (logged, rescore or unknown),
-    temperatures (of its draw, or null) and log_probs (null, or {ids, log_probs} for each of its actions); for GRPO in
-    the replay environment what `flywheel.replay.read_scenario` reads.
+    (lists of messages), rewards, advantages, policies and, for each member, prompts (where members were asked
+    differently; `prompt` is the first one's), behaviours (logged, rescore or unknown), temperatures (of its draw, or
+    null) and log_probs (null, or {ids, log_probs} for each of its actions); for GRPO in the replay environment what
+    `flywheel.replay.read_scenario` reads.
     """
 
     round: int

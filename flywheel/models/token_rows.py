@@ -33,6 +33,11 @@ class Rendered(NamedTuple):
     begins: tuple[int, ...]
 
 
+def prompts_of(group: Row) -> Sequence[Sequence[dict[str, Any]]]:
+    """Return the messages before each attempt of a group: its own, for one task is asked for in many words."""
+    return group.get("prompts") or [group["prompt"]] * len(group["completions"])
+
+
 def attempt_rows(
     messages: Sequence[Mapping[str, Any]],
     prompt: Sequence[Mapping[str, Any]],
@@ -110,12 +115,14 @@ def token_rows(
         TemplateError: the template cannot render it.
     """
 
-    def rendered(messages: Sequence[Mapping[str, Any]]) -> list[Rendered]:
-        return attempt_rows(messages, row["prompt"], row["tools"], chat, one_text=True, thoughts=thoughts)
+    def rendered(messages: Sequence[Mapping[str, Any]], prompt: Sequence[Mapping[str, Any]]) -> list[Rendered]:
+        return attempt_rows(messages, prompt, row["tools"], chat, one_text=True, thoughts=thoughts)
 
     if form == GROUPS.exported:
-        return [part for i, messages in enumerate(row["completions"]) for part in _member(row, i, rendered(messages))]
-    return [part for side in _EPISODES[form] for part in _action(form, row, side, rendered(row[side]), policies)]
+        attempts = [rendered(*attempt) for attempt in zip(row["completions"], prompts_of(row), strict=True)]
+        return [part for i, attempt in enumerate(attempts) for part in _member(row, i, attempt)]
+    sides = {side: rendered(row[side], row["prompt"]) for side in _EPISODES[form]}
+    return [part for side, action in sides.items() for part in _action(form, row, side, action, policies)]
 
 
 def _action(

@@ -5,6 +5,7 @@ In: a table row with its JSON columns parsed. Out: each side's segments under th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -26,8 +27,9 @@ def preview(ctx: Context, table: TrainedTable, record: Mapping[str, Any]) -> tup
         prompt, note = _as_trained(ctx, chat, table, record)
         learns = ctx.config.train.thoughts == "keep"
         sides = []
-        for name, answer in _sides(table, record):
-            parts = segments(chat, prompt, record["tools"], answer, thoughts=learns)
+        for member, (name, answer) in enumerate(_sides(table, record)):
+            asked = prompt if table.sides or not record["prompts_G"] else json.loads(record["prompts_G"][member])
+            parts = segments(chat, asked, record["tools"], answer, thoughts=learns)
             sides.append(Preview(side=name, segments=[PreviewSegment(**part._asdict()) for part in parts]))
     except FlywheelError as error:
         return [], f"no preview: {error.message}"

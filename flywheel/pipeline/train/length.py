@@ -20,6 +20,7 @@ from flywheel.io import files
 from flywheel.models.chat import ChatFormat
 from flywheel.models.lint import Measured, lint_row, rendering
 from flywheel.models.load import base_identity, load_tokenizer
+from flywheel.models.token_rows import prompts_of
 from flywheel.models.windows import open_window
 from flywheel.pipeline.context import Context
 from flywheel.records import METHODS, Method, canonical_json, content_id
@@ -216,14 +217,14 @@ def _attempt_tokens(chat: ChatFormat, groups: Sequence[Row]) -> list[list[int]]:
         [
             lint_row(
                 chat,
-                {**group, "prompt": [*group["prompt"], *messages[:place]], "completion": [message]},
+                {**group, "prompt": [*prompt, *messages[:place]], "completion": [message]},
                 ("completion",),
             )
             for place, message in enumerate(messages)
             if message["role"] == "assistant"
         ]
         for group in groups
-        for messages in group["completions"]
+        for messages, prompt in zip(group["completions"], prompts_of(group), strict=True)
     ]
     _refuse_garbled([action for actions in attempts for action in actions])
     tokens = []

@@ -48,7 +48,7 @@ FORMS: dict[str, Form] = {
         Form(GROUPS, "GRPO on logged attempts", ("rewards", "advantages", "policies", "episodes")),
     )
 }
-_LOG_PROBS = "log_probs"
+_BY_MEMBER = ("log_probs", "prompts")  # JSON texts, one an attempt
 
 
 def mined_rows(table: pl.DataFrame, form: Form, split: Split, funnel: Funnel) -> list[Row]:
@@ -77,7 +77,7 @@ def _mined(row: Mapping[str, Any], form: Form) -> Row:
     plain = {name.removesuffix("_G"): value for name, value in row.items()}
     plain |= {"id": row[form.dataset.table.key], "prompt": json.loads(row["prompt"])}
     plain["tools"] = json.loads(row["tools"]) if row["tools"] is not None else None
-    for name in (*form.messages, _LOG_PROBS):
+    for name in (*form.messages, *_BY_MEMBER):
         value = plain.get(name)
         if isinstance(value, list):
             plain[name] = [json.loads(text) if text is not None else None for text in value]
@@ -87,14 +87,16 @@ def _mined(row: Mapping[str, Any], form: Form) -> Row:
 
 
 def trl_row(row: Mapping[str, Any], form: Form) -> Row:
-    """Return a mined row in TRL's form."""
+    """Return a mined row in TRL's form; attempts that were asked in other words have their own `prompts`."""
+    own = any(prompt != row["prompt"] for prompt in row.get("prompts") or ())
+    by_member = () if form.dataset.sides else ("prompts", "completions") if own else ("completions",)
     return {
         "prompt": native(row["prompt"]),
         "tools": canonical_json(row["tools"]) if row["tools"] is not None else None,
         "id": row["id"],
         "task_id": row["task_id"],
         **{name: native(row[name]) for name in form.dataset.sides},
-        **({} if form.dataset.sides else {"completions": [native(messages) for messages in row["completions"]]}),
+        **{name: [native(messages) for messages in row[name]] for name in by_member},
         **{name: row[name] for name in form.facts},
     }
 

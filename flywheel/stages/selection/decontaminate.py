@@ -26,6 +26,7 @@ from typing import Any
 import polars as pl
 
 from flywheel.funnel import Funnel
+from flywheel.models.token_rows import prompts_of
 from flywheel.records import texts_in
 
 GRAM = 13  # words: what common practice takes for copied, not coincidence
@@ -54,7 +55,7 @@ def crossing(rows: Callable[[], Iterable[Row]], texts: EvaluationTexts, among: R
     """
     if not texts.answers and not texts.declared:
         return [[False] * len(_actions(row)) for row in rows()]
-    met = [[texts.meet(actions, row["prompt"]) for actions in _actions(row)] for row in rows()]
+    met = [[texts.meet(*attempt) for attempt in zip(_actions(row), _prompts(row), strict=True)] for row in rows()]
     shared = set[Words]().union(*(run for attempts in met for run in attempts))
     template = _template(shared, among or rows) if shared else set[Words]()
     return [[bool(run - template) for run in attempts] for attempts in met]
@@ -161,10 +162,14 @@ def _actions(row: Row) -> list[Messages]:
     return row.get("completions") or [[message for side in _ACTIONS for message in row.get(side, ())]]
 
 
+def _prompts(row: Row) -> Sequence[Messages]:
+    return prompts_of(row) if "completions" in row else [row["prompt"]]
+
+
 def _attempts(row: Row) -> Iterator[Iterator[str]]:
     """Yield the texts of each attempt that are compared."""
-    for actions in _actions(row):
-        yield (text for text in (*_of_agent(actions), *_of_users([*row["prompt"], *actions])))
+    for actions, prompt in zip(_actions(row), _prompts(row), strict=True):
+        yield (text for text in (*_of_agent(actions), *_of_users([*prompt, *actions])))
 
 
 def _cleared(row: Row, crosses: Sequence[bool], funnel: Funnel) -> Row | None:

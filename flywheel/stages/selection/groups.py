@@ -41,6 +41,7 @@ def select_groups(
 ) -> list[dict[str, Any]]:
     """Return a round's groups of the training split: {prompt, tools, completions, advantages, ...}.
 
+    Where members were asked in other words, or for another number, {prompts} has what each of them was asked.
     One group of every task before a second of any, as far as `train.max_rows` goes. `users` names the user of each
     episode, `before` what the start policy was trained on: such groups have {mix: older}, and only so many are taken.
     Attempts that share words with the `texts` of evaluations are left out, and groups of which less than two stay.
@@ -63,9 +64,11 @@ def select_groups(
 
 
 def _row(group: dict[str, Any]) -> dict[str, Any]:
+    asked = group["prompts_G"] if set(group["prompts_G"] or ()) - {group["prompt"]} else ()
     return {
         "prompt": json.loads(group["prompt"]),
         "tools": json.loads(group["tools"]) if group["tools"] is not None else None,
+        **({"prompts": [json.loads(text) for text in asked]} if asked else {}),
         "completions": [json.loads(text) for text in group["completions_G"]],
         "rewards": group["rewards_G"],
         "advantages": group["advantages_G"],

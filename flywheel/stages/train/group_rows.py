@@ -10,7 +10,7 @@ from typing import Any
 from flywheel.config import TrainConfig
 from flywheel.errors import TrainError
 from flywheel.models.chat import ChatFormat
-from flywheel.models.token_rows import Rendered, attempt_rows, logged
+from flywheel.models.token_rows import Rendered, attempt_rows, logged, prompts_of
 from flywheel.stages.train.sharing.tree import Row
 
 SHIFT = 0.1  # by which a group's baseline is lowered: AsymRE's safe side (Arnal et al. 2025, arXiv 2506.20520)
@@ -61,9 +61,9 @@ def read_groups(rows: Sequence[dict[str, Any]], chat: ChatFormat, cfg: TrainConf
     """Return groups of members that fit, and the number of members that do not; a group of one is none.
 
     Args:
-        rows: with prompt, tools, completions (messages after the prompt, one list a member), advantages, policies,
-            step_advantages (one list a member, one number an action) and log_probs (for each member null, or {ids,
-            log_probs} for each action).
+        rows: with prompt (or prompts, where members were asked in other words), tools, completions (messages after
+            the prompt, one list a member), advantages, policies, step_advantages (one list a member, one number an
+            action) and log_probs (for each member null, or {ids, log_probs} for each action).
         chat: how the base model reads and writes.
         cfg: longest row, the share that may be refused.
 
@@ -73,8 +73,8 @@ def read_groups(rows: Sequence[dict[str, Any]], chat: ChatFormat, cfg: TrainConf
     groups, refused, total = [], 0, 0
     for row in rows:
         group = []
-        for i, messages in enumerate(row["completions"]):
-            member = attempt_rows(messages, row["prompt"], row["tools"], chat, thoughts=cfg.thoughts == "keep")
+        for i, (messages, prompt) in enumerate(zip(row["completions"], prompts_of(row), strict=True)):
+            member = attempt_rows(messages, prompt, row["tools"], chat, thoughts=cfg.thoughts == "keep")
             total += 1
             if not member or max(len(r.ids) for r in member) > cfg.max_length:
                 refused += 1

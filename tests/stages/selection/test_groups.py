@@ -50,6 +50,11 @@ def test_every_task_has_a_group_before_one_has_two() -> None:
     assert select_groups(table.reverse(), TrainConfig(max_rows=2), Funnel()) == rows
     assert rows[0]["completions"][0] == [{"role": "assistant", "content": "yes"}]
     assert rows[0]["policies"] == ["base", "unknown"]
+    own = ['[{"role":"user","content":"hi"}]', '[{"role":"user","content":"hello"}]']
+    (row,) = select_groups(groups({**group(1, "t1"), "prompts_G": own}), TrainConfig(), Funnel())
+    assert [prompt[0]["content"] for prompt in row["prompts"]] == ["hi", "hello"]
+    (same,) = select_groups(groups({**group(1, "t1"), "prompts_G": own[:1] * 2}), TrainConfig(), Funnel())
+    assert "prompts" not in same
 
 
 def test_kto_takes_good_and_bad_actions() -> None:

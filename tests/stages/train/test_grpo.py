@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from flywheel.config import Config, ModelConfig
+from flywheel.config import Config, ModelConfig, TrainConfig
 from flywheel.errors import TrainError
 from flywheel.extensions import TrainResult, TrainSpec
 from flywheel.io import files
@@ -21,7 +21,7 @@ from flywheel.records import canonical_json
 from flywheel.registry.registry import ADAPTER_WEIGHTS
 from flywheel.stages.datasets.groups import advantages
 from flywheel.stages.train import dpo, grpo, kto
-from flywheel.stages.train.group_rows import Member
+from flywheel.stages.train.group_rows import Member, read_groups
 from flywheel.stages.train.kl import Probe
 from flywheel.stages.train.offline import Items
 from flywheel.stages.train.process.checkpoints import trim_metrics
@@ -134,6 +134,17 @@ def test_only_actions_are_trained_and_steps_that_continue_are_one_row(tiny_model
     assert "on its way" in texts[1]
     assert not any("secret" in t or "customer" in t for t in texts)
     assert "secret" in tokenizer.decode(row.ids)
+
+
+def test_an_attempt_is_trained_after_what_it_was_asked_itself(tiny_model: Path) -> None:
+    """Attempts at one task are asked in other words, and for other numbers."""
+    tokenizer, own = load_tokenizer(ModelConfig(base=str(tiny_model))), group(0, 2)
+    asked = [[PROMPT[0], {"role": "user", "content": f"Where is order {n}?"}] for n in (7, 9)]
+    (members,), _ = read_groups([own | {"prompts": asked}], ChatFormat(tokenizer), TrainConfig())
+    texts = [tokenizer.decode(member.rows[0].ids) for member in members]
+    assert [[f"order {n}?" in text for n in (7, 9)] for text in texts] == [[True, False], [False, True]]
+    (members,), _ = read_groups([own], ChatFormat(tokenizer), TrainConfig())
+    assert all("customer 0" in tokenizer.decode(member.rows[0].ids) for member in members)
 
 
 def test_logged_log_probabilities_change_what_is_learned(tmp_path: Path, tiny_model: Path) -> None:

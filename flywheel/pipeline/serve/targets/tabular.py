@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from flywheel.models.token_rows import prompts_of
 from flywheel.pipeline.serve.targets.target import DataFile, Lost, Mined, Row, Target, json_lines
 from flywheel.records import canonical_json
 
@@ -62,7 +63,7 @@ def transitions(rows: Sequence[Row], actions: Sequence[str]) -> Iterator[Transit
 
 def _attempt(row: Row, n: int, actions: Sequence[str]) -> Iterator[Transition]:
     credit = row["step_advantages"][n] if row["step_advantages"] else []
-    asked, done, states = sum(m["role"] == "user" for m in row["prompt"]), list[int](), list[list[float]]()
+    asked, done, states = sum(m["role"] == "user" for m in prompts_of(row)[n]), list[int](), list[list[float]]()
     for message in row["completions"][n]:
         asked += message["role"] == "user"
         if message["role"] == "assistant":

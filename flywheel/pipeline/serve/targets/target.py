@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flywheel.models.chat import ChatFormat
+from flywheel.models.token_rows import prompts_of
 from flywheel.records import canonical_json
 from flywheel.records.token_rows import TokenRow
 from flywheel.stages.datasets.export import FORMS, native
@@ -269,7 +270,7 @@ def calls(row: Row, member: int, parts: Sequence[TokenRow]) -> Iterator[tuple[li
     The slice is the action's place in all tokens of the row; what is before it is the call's prompt.
     """
     windows = [(part, window) for part in parts for window in part.windows]
-    before = list(row["prompt"])
+    before = list(prompts_of(row)[member])
     for message in row["completions"][member]:
         if message["role"] == "assistant":
             part, (start, end) = windows.pop(0)
