@@ -78,7 +78,7 @@ def _episode(attempt: dict[str, Any], steps: list[dict[str, Any]]) -> dict[str, 
         "episode_id": attempt["id"],
         "conversation_id": attempt["id"],
         "task_id": attempt.get("task", "t"),
-        "task_rule": "task_key",
+        "task_rule": attempt.get("rule", "task_key"),
         "policy": attempt.get("policy", "p"),
         "user": attempt.get("user"),
         "stop_reason": "answered",
@@ -132,7 +132,7 @@ def frames() -> Callable[[Sequence[dict[str, Any]]], Frames]:
     """Give a function from attempts to the frames (episodes, steps, returns).
 
     An attempt is {"id", "steps": [turn, ...], "task", "p" (left out: unknown), "split", "policy", "tools", "system",
-    "user", "risk"}; a turn is {"user", "say", "call": (tool, arguments), "status", "result", "credit", "p_better",
-    "p_worse", "resets", "served"}.
+    "user", "risk", "rule"}; a turn is {"user", "say", "call": (tool, arguments), "status", "result", "credit",
+    "p_better", "p_worse", "resets", "served"}.
     """
     return _frames

@@ -18,6 +18,7 @@ import polars as pl
 from flywheel.extensions import Holdout
 from flywheel.records import ToolStatus, content_id
 from flywheel.stages.datasets.context import contexts, needing_images
+from flywheel.stages.values.keys import asked
 
 GOOD_CREDIT = 0.1
 SUPPORT = 2  # episodes through an action before its credit counts
@@ -47,6 +48,7 @@ class _LoggedAction(NamedTuple):
     key: StepKey
     action_key: str
     sound: bool  # parsed, and no call failed
+    named: str  # what its request names that other requests of the task do not
     p_success: float | None  # None when nothing is known of the episode
     credit: float | None
     support: int
@@ -104,14 +106,23 @@ def _states(holdout: Holdout) -> dict[str, _State]:
     failed = pl.col("tool_status").list.contains(ToolStatus.FAILED.value)
     rows = (
         holdout.steps.filter(pl.col("action_key").is_not_null())
-        .join(holdout.episodes.select("episode_id"), on="episode_id", how="semi")
+        .join(asked(holdout.episodes, holdout.steps).select("episode_id", "named"), on="episode_id")
         .join(needing_images(holdout.steps), on=["episode_id", "index"], how="anti")
         .join(outcomes, on="episode_id", how="left")
         .join(credit, on=["episode_id", "index"], how="left")
         .with_columns(sound=~(pl.col("malformed") | failed), n_support=pl.col("n_support").fill_null(0))
         .sort("episode_id", "index")
         .select(
-            "state_key", "task_id", "episode_id", "index", "action_key", "sound", "p_success", "credit", "n_support"
+            "state_key",
+            "task_id",
+            "episode_id",
+            "index",
+            "action_key",
+            "sound",
+            "named",
+            "p_success",
+            "credit",
+            "n_support",
         )
     )
     states: dict[str, _State] = {}
@@ -169,10 +180,12 @@ def _calls(action: str) -> Calls:
 
 
 def _case(state_key: str, state: _State, shown: StepKey, texts: _Texts) -> StateCase:
+    named = next(m.named for m in state.actions if m.key == shown)
+
     def written(actions: frozenset[str]) -> dict[str, list[Calls]]:
         ways: dict[str, dict[str, Calls]] = {}
-        for m in state.actions:
-            if m.action_key in actions and (m.sound or m.action_key in state.bad):
+        for m in state.actions:  # order 7 is not refunded by refunding order 9
+            if m.action_key in actions and m.named == named and (m.sound or m.action_key in state.bad):
                 calls = _calls(texts.actions[m.key])
                 text = content_id([[c["name"], c.get("arguments")] for c in calls])
                 ways.setdefault(m.action_key, {}).setdefault(text, calls)

@@ -23,6 +23,7 @@ from flywheel.config import RewardsConfig
 from flywheel.records import ToolStatus
 from flywheel.stages.common.tools import changes, is_handoff, looks_up
 from flywheel.stages.signals.rows import Evidence, SignalRows, rewards_frame
+from flywheel.stages.tasks.minhash import slots_of
 
 ENOUGH_OTHERS = 2  # other attempts, below which agreement means nothing
 EVEN_STEPS = 8.0  # median length of a task's attempts at which the vote is 0
@@ -41,6 +42,7 @@ class _Attempt(NamedTuple):
     """The result of one episode."""
 
     episode: str
+    named: tuple[str, ...]  # what its request names, in a task that requests make: numbers, ids, dates
     opening: frozenset[str]  # words of the request
     changed: frozenset[str]  # calls that changed something and did not fail
     only_asked: bool  # every call looked something up or handed over
@@ -53,6 +55,7 @@ class _Attempt(NamedTuple):
 def agreement(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
     """Most other attempts at the task had the same result: they changed the same things, or their last words are alike.
 
+    Where requests make the task, those are compared whose requests name the same: order 7 has another result than 9.
     The vote is +1 if all agree, 0 at a third, -1 if none does, and weighs n / (n + 1) with n others; it abstains with
     fewer than two. An account is one other however often it tried, and so are all new accounts together. Where an
     attempt changed something, or where all talked with a user and only looked things up, what they changed must be the
@@ -132,7 +135,7 @@ def share_as_vote(share: float) -> float:
 
 
 def _attempts(episodes: pl.DataFrame, steps: pl.DataFrame) -> Iterator[tuple[str, list[_Attempt]]]:
-    """Yield each task with its attempts that acted, by episode id."""
+    """Yield each task with its attempts that acted and whose requests name the same, by episode id."""
     several = episodes.filter(pl.len().over("task_id") > ENOUGH_OTHERS)
     new = pl.col("new") if "new" in episodes.columns else pl.lit(value=False)
     known = pl.col("history").is_not_null() if "history" in episodes.columns else pl.lit(value=False)
@@ -140,7 +143,7 @@ def _attempts(episodes: pl.DataFrame, steps: pl.DataFrame) -> Iterator[tuple[str
     columns = ["task_id", "episode_id", "index", "observation", "action", "tool_names", "tool_status", "event_id"]
     rows = (
         steps.select(columns)
-        .join(several.select("episode_id", "tail", voice=voice), on="episode_id")
+        .join(several.select("episode_id", "tail", "task_rule", voice=voice), on="episode_id")
         .sort("task_id", "episode_id", "index")
         .with_columns(asked=pl.col("observation").str.contains(_BY_USER, literal=True))
     )
@@ -151,15 +154,21 @@ def _attempts(episodes: pl.DataFrame, steps: pl.DataFrame) -> Iterator[tuple[str
     read = {"observation": begins, "tail": ends, "action": ends | acts}
     rows = rows.with_columns(pl.when(where).then(pl.col(name)).alias(name) for name, where in read.items())
     for task, of_task in groupby(rows.iter_rows(named=True), key=lambda row: row["task_id"]):
-        yield task, [_attempt(episode, list(path)) for episode, path in groupby(of_task, key=lambda r: r["episode_id"])]
+        attempts = [
+            _attempt(name, list(path)) for name, path in groupby(of_task, key=operator.itemgetter("episode_id"))
+        ]
+        attempts.sort(key=operator.attrgetter("named"))
+        yield from ((task, list(same)) for _, same in groupby(attempts, key=operator.attrgetter("named")))
 
 
 def _attempt(episode: str, path: Sequence[Mapping[str, Any]]) -> _Attempt:
     wrote = [row for row in path if any(map(changes, row["tool_names"]))]
+    request = _contents(path[0]["observation"], {"user"})
     tools = [tool for row in path for tool in row["tool_names"]]
     return _Attempt(
         episode,
-        opening=_words(_contents(path[0]["observation"], {"user"})),
+        named=() if path[0]["task_rule"] == "task_key" else tuple(slots_of(request)),
+        opening=_words(request),
         changed=frozenset(key for row in wrote for key in _changed(row)),
         only_asked=bool(tools) and all(looks_up(tool) or is_handoff(tool) for tool in tools),
         talked=any(row["asked"] for row in path[1:]),

@@ -58,6 +58,12 @@ def slots_of(text: str) -> list[str]:
     return [match[0] for match in _ANY_CASE.finditer(MARK.sub(" ", text))]
 
 
+def as_asked(text: str, slots: Sequence[str]) -> str:
+    """Return a text with what a request named (its slots) as placeholders, by their places in it."""
+    names = {normal_text(slot): f"#{place}" for place, slot in reversed(list(enumerate(slots)))}
+    return _ANY_CASE.sub(lambda slot: names.get(normal_text(slot[0]), slot[0]), text) if names else text
+
+
 def _mix(value: int) -> int:
     """Return the next number of SplitMix64 (Steele, Lea and Flood, 2014)."""
     value = (value + 0x9E3779B97F4A7C15) & _MASK

@@ -4,7 +4,9 @@ In: episodes and steps of some tasks. Out: for each step its state and action at
 same in every partition and every build:
 
     level  a state is                                                        an action is
-    0      the same task and the same calls so far                           its canonical calls, or ASK or FINAL
+    0      the same task and the same calls so far                           its canonical calls, or ASK or FINAL;
+                                                                             what the request of a task made of requests
+                                                                             named, as placeholders: they differ in it
     1      the same intent, whatever the task: a request that is equal but   the same, with ids, dates, ... as slots
            for numbers, ids and names, and the same position
     2      any intent: how far, after which tool                             the names of its tools, and arguments
@@ -26,7 +28,7 @@ import polars as pl
 from flywheel.records import ToolStatus
 from flywheel.stages.common.canonical import SLOTS
 from flywheel.stages.common.memo import cached_by_identity
-from flywheel.stages.tasks.minhash import masked_words
+from flywheel.stages.tasks.minhash import as_asked, masked_words, slots_of
 
 LEVELS = (0, 1, 2)
 OFTEN = 4  # messages of the user from which their number does not matter
@@ -64,9 +66,9 @@ def _hashed(frame: pl.DataFrame, *parts: pl.Expr) -> pl.Series:
 
 def requests(steps: pl.DataFrame) -> pl.DataFrame:
     """Return {episode_id, request} of every episode: the user's first words; null without words."""
-    asked = steps.lazy().select("episode_id", "index", "observation")
-    asked = asked.filter(pl.col("observation").str.contains(_BY_USER, literal=True)).sort("episode_id", "index")
-    first = asked.unique("episode_id", keep="first", maintain_order=True).collect()
+    said = steps.lazy().select("episode_id", "index", "observation")
+    said = said.filter(pl.col("observation").str.contains(_BY_USER, literal=True)).sort("episode_id", "index")
+    first = said.unique("episode_id", keep="first", maintain_order=True).collect()
     return first.select("episode_id", request=_named(first["observation"], request_of))
 
 
@@ -76,19 +78,33 @@ def request_of(observation: str) -> str | None:
     return said if isinstance(said, str) else None
 
 
+def asked(episodes: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """Return the episodes with `request`, its first words, and `named`: the slots in which requests of a task differ.
+
+    One a line; none where the source names tasks. Where requests make them, "refund order 7" and "order 9" are one.
+    """
+    known = episodes.drop("request", strict=False).join(
+        requests(steps), on="episode_id", how="left", maintain_order="left"
+    )
+    by_request = pl.col("task_rule") != "task_key"
+    named = _named(known["request"], lambda text: "\n".join(slots_of(text)))
+    return known.with_columns(named=pl.when(by_request).then(named).fill_null(""))
+
+
 def intents(episodes: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """Return {episode_id, intent, around} of every episode.
+    """Return {episode_id, named, intent, around} of every episode; `named` as by `asked`.
 
     An intent is a task that its request made, or, where the source names tasks, a request that is equal but for slots.
     `around` is what any two comparable states share: the side of the holdout and the tools.
     """
-    known = episodes.drop("request").join(requests(steps), on="episode_id", how="left", maintain_order="left")
+    known = asked(episodes, steps)
     known = known.with_columns(_request=_named(known["request"], lambda text: " ".join(masked_words(text))))
-    asked = pl.col("_request").fill_null("")
-    by_request = (pl.col("task_rule") == "task_key") & (asked != "")
-    intent = pl.when(by_request).then(asked).otherwise(pl.col("task_id"))
+    words = pl.col("_request").fill_null("")
+    by_request = (pl.col("task_rule") == "task_key") & (words != "")
+    intent = pl.when(by_request).then(words).otherwise(pl.col("task_id"))
     return known.select(
         "episode_id",
+        "named",
         intent=_hashed(known, intent, pl.col("tool_signature")),
         around=_hashed(known, pl.col("split"), pl.col("tool_signature")),
     )
@@ -100,7 +116,11 @@ def keyed(episodes: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     rows = steps.sort("episode_id", "index").join(
         intents(episodes, steps), on="episode_id", how="inner", maintain_order="left"
     )
-    rows = rows.with_columns(_ended=_ended()).with_columns(action_0=pl.coalesce("action_key", _spoken(rows)))
+    rows = (
+        rows.with_columns(_ended=_ended())
+        .with_columns(action_0=_relative(rows))
+        .with_columns(action_0=pl.coalesce("action_0", _spoken(rows)))
+    )
     names = pl.col("tool_names").list.sort().list.join(" ")
     named = (
         pl.when(names != "")
@@ -120,6 +140,17 @@ def keyed(episodes: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     actions = {action_column(level): _hashed(rows, pl.col(action_column(level))) for level in LEVELS}
     keys = [name(level) for level in LEVELS for name in (state_column, action_column)]
     return rows.with_columns(**states, **actions).select("episode_id", "index", *keys)
+
+
+def _relative(rows: pl.DataFrame) -> pl.Series:
+    """Return each call's key, with what its request named as placeholders; null without a call."""
+    calls = rows.select(pl.concat_str("named", "action_key", separator="\0"))["named"]
+
+    def placed(call: str) -> str:
+        slots, _, key = call.partition("\0")
+        return as_asked(key, slots.split("\n")) if slots else key
+
+    return _named(calls, placed)
 
 
 def _ended() -> pl.Expr:

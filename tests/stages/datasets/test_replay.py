@@ -157,6 +157,18 @@ def test_every_turn_is_a_place_of_its_own() -> None:
     assert play(by_turn[1], put("x", 2)).why == "ended"
 
 
+def test_a_place_is_of_requests_that_name_the_same() -> None:
+    """Where the log names no tasks, "set a to 7" and "set a to 9" are one task: 9 is no known end of the first."""
+    asked = [("a", 7, 0.9), ("b", 9, 0.9), ("c", 7, 0.1)]
+    made = [attempt(name, p, put("x", value), rule="first_request") for name, value, p in asked]
+    for one, (_, value, _) in zip(made, asked, strict=True):
+        one["steps"][0]["user"] = f"Set it to {value}"
+    seven, nine = sorted(world(_frames(made)), key=lambda place: str(place.prompt))
+    assert (len(seven.endings), len(nine.endings)) == (1, 1)
+    assert play(seven, put("x", 7)).success == pytest.approx(0.5)
+    assert play(seven, put("x", 9)).success is None
+
+
 def test_what_may_not_be_learnt_from_lends_nothing_and_unknown_outcomes_lend_results_only() -> None:
     episodes, steps, returns = _frames(
         [attempt("a", 0.9, get("x", "1")), attempt("b", None, get("y", "2")), attempt("c", 0.9, get("z", "3"))]

@@ -151,3 +151,19 @@ def test_the_cap_depends_on_the_ids_alone(ids: set[str], most: int) -> None:
 def test_the_identity_of_the_held_out_tables(holdout: Callable[..., Holdout]) -> None:
     one, again, other = (holdout([{"id": "a", "p": p, "steps": [{"call": FIND}]}]) for p in (0.9, 0.9, 0.8))
     assert holdout_sha256(one) == holdout_sha256(again) != holdout_sha256(other)
+
+
+def test_what_is_right_for_another_number_is_not_good(holdout: Callable[..., Holdout]) -> None:
+    """Where the log names no tasks, "refund order 7" and "refund order 9" are one state."""
+    attempts = [
+        {
+            "id": f"e{n}",
+            "p": 0.9,
+            "rule": "first_request",
+            "steps": [{"user": f"Refund {n}", "call": ("refund", {"id": n})}],
+        }
+        for n in (7, 9)
+    ]
+    (case,) = state_cases(holdout(attempts), 10)
+    assert _names(case) == ([[("refund", {"id": 7})]], [])
+    assert "Refund 7" in str(case.prompt)

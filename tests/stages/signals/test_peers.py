@@ -33,6 +33,16 @@ def test_attempts_that_changed_the_same_agree() -> None:
     assert found == pytest.approx({"a": 0.5, "b": 0.5, "c": 0.5, "d": -1.0})
 
 
+def test_requests_for_other_orders_are_not_compared() -> None:
+    """Where the log names no tasks, requests that differ in a number are one task, with other right results."""
+    talks = [
+        Talk(f"{number}{name}", task=None).ask(f"Please cancel order {number}").use("cancel_order", {"id": number})
+        for number, names in ((7001, "abc"), (7002, "de"), (7003, "f"))
+        for name in names
+    ]
+    assert votes(agreement, *talks) == {"7001a": 1.0, "7001b": 1.0, "7001c": 1.0}
+
+
 def test_a_failed_call_changed_nothing() -> None:
     assert votes(agreement, wrote("a", 7), wrote("b", 7), wrote("c", 7, status="failed"))["c"] == -1.0
 

@@ -71,6 +71,25 @@ def test_tasks_of_one_intent_share_a_state_and_the_holdout_shares_none(frames: M
     assert other["state_2"] == one["state_2"]
 
 
+def test_what_a_request_names_is_alike_in_all_requests_of_its_task(frames: Make) -> None:
+    """A log that names no tasks: cancelling order 4003 for "cancel order 4003" is what all others did for theirs."""
+    rows = crowd(40, rule="first_request")
+    for n, row in enumerate(rows):
+        row["task"], step = "t", row["steps"][0]
+        step["call"] = (step["call"][0], {"order": 4000 + n})
+    rows[2]["steps"][0]["call"] = ("act", {"order": 4999})
+    episodes, steps, returns = frames(rows)
+    first = keyed(episodes, steps).filter(pl.col("index") == 0).sort("episode_id")
+    assert first["state_0"].n_unique() == 1
+    assert first["action_0"].n_unique() == 3, "the wrong order is another action"
+    values = Values.read(build_values(build_evidence(episodes, steps, returns, CFG), Funnel()))
+    credit = skills(episodes, steps, returns, values, CFG).filter(pl.col("step") == 0).sort("episode_id")
+    assert credit.filter(pl.col("level").is_null())["episode_id"].to_list() == ["e002"]
+    better = credit["p_better"].to_list()
+    assert min(better[1::2]) > 0.9
+    assert max(better[::2]) < 0.1
+
+
 def test_evidence_adds_up_over_any_partition(frames: Make) -> None:
     episodes, steps, returns = frames([*crowd(12, user="ann"), *crowd(0)])
     whole = build_evidence(episodes, steps, returns, CFG)
