@@ -3,9 +3,9 @@
 In: arrays over logged rows or trajectories. Out: one term a row, whose mean is the estimate, so that intervals are
 those of a mean and a known answer can be enumerated exactly. They inform and may veto; nothing is promoted on them.
 
-One step:   IPS  w r        SNIPS  w r / mean w        DM  v        DR  v + w (r - q)
+One step:   IPS  w r        SNIPS  s + w (r - s) / mean w        DM  v        DR  v + w (r - q)
 Many steps: PDIS  sum_t gamma^t rho_0:t r_t
-with w = e(a|s)/b(a|s), q = q(s, a) of the logged action, v = sum_a e(a|s) q(s, a).
+with w = e(a|s)/b(a|s), s = sum w r / sum w, q = q(s, a) of the logged action, v = sum_a e(a|s) q(s, a).
 (Horvitz & Thompson 1952; Precup et al. 2000; Dudik et al. 2011; MIPS: Saito & Joachims 2022.)
 """
 
@@ -48,9 +48,10 @@ def ips_terms(weights: Floats, rewards: Floats, *, clip: float = math.inf) -> Fl
 
 
 def snips_terms(weights: Floats, rewards: Floats) -> Floats:
-    """Return w r / mean w: the mean of these is the self-normalised estimate."""
-    total = float(weights.mean())
-    terms: Floats = weights * rewards / (total if total > 0 else 1.0)
+    """Return the self-normalised estimate's terms: it is their mean, and as a ratio it varies by theirs, linearised."""
+    total = float(weights.sum()) or 1.0
+    value = float((weights * rewards).sum()) / total
+    terms: Floats = value + weights * (rewards - value) * (len(weights) / total)
     return terms
 
 

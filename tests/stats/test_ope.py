@@ -79,6 +79,10 @@ def test_the_published_open_bandit_figure(vectors: Path) -> None:
     assert float(ips_terms(weights, clicks).mean()) == pytest.approx(known["ipw"], rel=1e-9)
     assert float(snips_terms(weights, clicks).mean()) == pytest.approx(known["snips"], rel=1e-9)
     assert float(ips_terms(weights, clicks, clip=10).mean()) == pytest.approx(known["clip10_ipw"], rel=1e-9)
+    alike = estimate(
+        "SNIPS", snips_terms(weights, np.ones(len(weights))), weights, [f"{i}" for i in range(len(weights))]
+    )
+    assert (alike.value, alike.low, alike.high) == pytest.approx((1.0, 1.0, 1.0)), "a ratio of sums that vary together"
     assert effective_size(weights) == pytest.approx(known["ess"], rel=1e-9)
     found = estimate("IPS", ips_terms(weights, clicks), weights, [f"{i}" for i in range(len(weights))])
     assert found.certificate.state == "warn"
