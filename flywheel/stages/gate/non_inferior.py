@@ -86,7 +86,8 @@ def guardrail_of(row: MetricRow, margin: float, guardrails: int) -> Guardrail:
     """Return the test of "worse by the margin" on a row with cases; the power is shared among the guardrails."""
     clustered = 0 < row.n_tasks < row.n
     critical = task_quantile(row.n_tasks, 1 - ALPHA) if clustered else _NORMAL.inv_cdf(1 - ALPHA)
-    if row.binary:
+    alike = row.delta == 0 and row.low == row.high  # every case alike: as zeros and ones, of which none differs
+    if row.binary or alike:
         effect = row.design_effect
         z = non_inferiority_z(row.wins / effect, row.losses / effect, row.n / effect, margin)
         # at the margin's edge at least that share of cases differs, however few differed here

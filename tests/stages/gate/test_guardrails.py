@@ -91,7 +91,8 @@ def test_scores_that_are_not_binary() -> None:
     assert inferior(real(0.0, -0.01, 0.01)).numbers["shown"] == 1
     assert inferior(real(-0.05, -0.06, -0.04)).numbers["failed"] == 1
     assert inferior(real(0.0, -0.2, 0.2)).numbers["unpowered"] == 1
-    assert inferior(real(0.0, 0.0, 0.0)).numbers["unpowered"] == 1
+    assert inferior(real(0.0, 0.0, 0.0)).numbers["shown"] == 1
+    assert inferior(real(-0.1, -0.1, -0.1)).numbers["unpowered"] == 1
 
 
 def test_nothing_is_worse() -> None:

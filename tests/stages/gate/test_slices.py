@@ -42,6 +42,14 @@ def test_a_declared_slice_must_be_shown_not_to_have_lost_the_margin() -> None:
     assert said(part(4, 4, 40, "slice refunds=yes", standing="declared"), slice_margin=0.2).passed
 
 
+def test_a_declared_slice_whose_scores_are_all_alike_is_shown_like_one_of_zeros_and_ones() -> None:
+    alike: dict[str, Any] = {"binary": False, "low": 0.0, "high": 0.0, "delta": 0.0, "standing": "declared"}
+    many, few = (said(part(0, 0, n, "slice refunds=yes", **alike)) for n in (200, 10))
+
+    assert (many.passed, many.numbers["shown"]) == (True, 1)
+    assert (few.passed, few.numbers["not_shown"]) == (False, 1)
+
+
 def test_a_declared_slice_without_a_case_holds() -> None:
     found = said(part(0, 0, 0, "slice refunds=yes", standing="declared"))
 
