@@ -8,6 +8,7 @@ harmful   60 nights, some candidates worse by 5 points: is one of those promoted
 mixed     120 nights, half of the candidates better: how many are promoted, and which share of those is not better?
 again     60 looks at guardrails and slices: how often is an equal candidate rejected, and when a harmful one?
 held      a better candidate with guardrails and slices: how long do rules that only hold keep it, and a harmful one?
+malformed a much better candidate, some of whose calls are malformed: what does that guardrail keep out, and cost?
 odd       users alike, skewed differences: does the level hold?
 recurring the same sixty tasks for ever: can a better candidate be promoted, and is an equal one?
 samples   several attempts a case: after how many nights is the first level reached?
@@ -39,7 +40,7 @@ from flywheel.stages.gate.evidence import weigh
 from flywheel.stats.betting import log_e
 from flywheel.stats.clusters import cluster, mean_difference
 from flywheel.stats.planning import candidate_level
-from gate_again import again, covariate, held, recurring, samples
+from gate_again import again, covariate, held, malformed, recurring, samples
 from gate_canary import canary
 from gate_rows import CFG, EMPTY, RULES, Rival, metric, outcomes
 
@@ -262,7 +263,8 @@ def _log(side: str, rate: float, *, users: bool, n: int = 100_000) -> list[Attem
 
 
 PARTS: dict[str, Callable[[int], Iterator[str]]] = {
-    "power": power, "looks": looks, "harmful": harmful, "mixed": mixed, "again": again, "held": held, "odd": odd,
+    "power": power, "looks": looks, "harmful": harmful, "mixed": mixed, "again": again, "held": held,
+    "malformed": malformed, "odd": odd,
     "recurring": recurring, "samples": samples, "covariate": covariate, "canary": canary, "slice": regression,
     "holds": holds, "alike": alike, "coverage": coverage, "speed": speed,
 }  # fmt: skip

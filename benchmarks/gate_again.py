@@ -120,6 +120,62 @@ def _looks_until(rng: np.random.Generator, world: _World) -> tuple[int, int, Ver
 
 _HOLDING = ("superiority", "non_inferior", "slices", "no_deterioration")
 
+
+class _Slips(NamedTuple):
+    """A candidate that wins 13 points more cases than it loses, and the shares of its calls that are malformed."""
+
+    unsolved: float = 0.0  # of the cases that neither side wins, a quarter
+    lost: float = 0.0  # of the cases that it loses
+    losses: float = 0.01
+
+
+_SLIPS = {
+    "no call malformed": _Slips(),
+    "2 points of all, where neither side wins": _Slips(unsolved=0.08),
+    "4 points of all, where neither side wins": _Slips(unsolved=0.16),
+    "half of all where neither side wins": _Slips(unsolved=0.5),
+    "5 points of all, where the champion wins": _Slips(lost=1.0, losses=0.05),
+}
+
+
+def malformed(histories: int) -> Iterator[str]:
+    """Sixty looks of 56 cases at a fourth candidate, `well_formed` a guardrail on all cases or where a side wins."""
+    for name, slips in _SLIPS.items():
+        for guarded in ("all cases", "cases that a side wins"):
+            rng, runs = np.random.default_rng(3), max(1, histories // 10)
+            ends = [_slips_until(rng, slips, narrow=guarded != "all cases") for _ in range(runs)]
+            nights = sorted(night if verdict == Verdict.PROMOTE else 999 for night, verdict in ends)
+            rejected = sum(verdict == Verdict.REJECT for _, verdict in ends)
+            promoted = sum(verdict == Verdict.PROMOTE for _, verdict in ends) / runs
+            yield (
+                f"+13 points, malformed {name}, guarded on {guarded}: promoted {promoted:.3f}, "
+                f"at night {nights[runs // 2]} in the median; rejected {rejected / runs:.3f} ({runs:,} runs)"
+            )
+
+
+def _slips_until(rng: np.random.Generator, slips: _Slips, *, narrow: bool) -> tuple[int, Verdict]:
+    """Return the night and the verdict of a candidate's end; night 999 for none."""
+    rival, unsolved, slipped = Rival(4, 2), 0, np.zeros(2, dtype=int)
+    shares = [0.13 + slips.losses, slips.losses, 0.25]
+    for night in range(1, 61):
+        wins, losses, neither, _ = map(int, rng.multinomial(56, [*shares, 1 - sum(shares)]))
+        evidence, unsolved = rival.look(56, wins, losses), unsolved + neither
+        slipped += [rng.binomial(neither, slips.unsolved), rng.binomial(losses, slips.lost)]
+        broken, cases = (slipped[1], rival.n - unsolved) if narrow else (slipped.sum(), rival.n)
+        form = metric(0, int(broken), cases).model_copy(update={"primary": False, "metric": "well_formed"})
+        rows = [metric(rival.wins, rival.losses, rival.n), form]
+        inputs = GateInput(EMPTY.model_copy(update={"metrics": rows, "evidence": evidence}), MANIFEST, ())
+        results = [
+            superiority(inputs, CFG),
+            *(RULES[rule](inputs, CFG) for rule in ("non_inferior", "no_deterioration")),
+        ]
+        if any(result.verdict == Verdict.REJECT for result in results):
+            return night, Verdict.REJECT
+        if all(result.passed for result in results):
+            return night, Verdict.PROMOTE
+    return 999, Verdict.INCONCLUSIVE
+
+
 _BEFORE = {  # the outcomes of all looks before a candidate, and its place
     "the first candidate": ([], 1),
     "after three held at ten looks each": (["open"] * 30, 4),
