@@ -24,6 +24,7 @@ from flywheel.stages.common.sampling import draws
 from flywheel.stages.selection.decontaminate import EvaluationTexts, uncrossed
 from flywheel.stages.selection.mix import OLDER, Before, by_task, sampling_order, take
 from flywheel.stages.selection.user_caps import cap_users, known_users, with_users
+from flywheel.stages.values.keys import asked
 
 MOST_CHARACTERS = 600  # of a hint: an error's text may be a page
 
@@ -60,7 +61,7 @@ def select_hints(  # noqa: PLR0913 - what is known of the rows, by name
         before: what the start policy was trained on.
         texts: of evaluations; no row that shares words with them is taken.
     """
-    examples, episodes, key = tables["examples"], tables["episodes"], HINTS.table.key
+    examples, episodes, key = _by_request(tables), tables["episodes"], HINTS.table.key
     funnel.considered += examples.height
     table = funnel.drop(examples, pl.col("split") != Split.TRAIN.value, "held out")
     own = episodes.filter(pl.col("policy").is_in(sorted(policies)))["episode_id"].implode()
@@ -86,6 +87,14 @@ def select_hints(  # noqa: PLR0913 - what is known of the rows, by name
     for row in table.select("episode_id", "step").iter_rows():
         funnel.note(f"hints from {hints[row].kind}", 1)
     return sorted((_row(row) for row in table.iter_rows(named=True)), key=content_id)
+
+
+def _by_request(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    """Return the examples; requests of a task that name different things are in different states."""
+    named = asked(tables["episodes"], tables["steps"]).select("episode_id", "named")
+    examples = tables["examples"].join(named, on="episode_id", how="left", maintain_order="left")
+    state = pl.concat_str("state_key", pl.col("named").fill_null(""))
+    return examples.with_columns(state_key=state).drop("named")
 
 
 def _row(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import polars as pl
-from flywheel.stages.selection.hints import _afterwards, _hints
+from flywheel.stages.selection.hints import _afterwards, _by_request, _hints
 
 EPISODES = pl.DataFrame([{"episode_id": "e", "tail": json.dumps([{"role": "user", "content": "after the last"}])}])
 CALLS = [{"role": "assistant", "tool_calls": [{"name": "f", "arguments": {}}, {"name": "g", "arguments": {}}]}]
@@ -58,3 +58,25 @@ def test_words_count_once_another_user_objects_to_the_same_action_and_each_in_th
     assert not one
     assert not same
     assert {hint.text for hint in both.values()} == {f"The user answered: {text}" for text in said.values()}
+
+
+def test_a_success_with_another_order_is_no_hint() -> None:
+    """Where the log names no tasks, requests for two orders are one task: the other's number would be taught."""
+    called = [
+        json.dumps([{"role": "assistant", "tool_calls": [{"name": "cancel", "arguments": {"id": n}}]}])
+        for n in (7, 9, 8)
+    ]
+    asked = ["Cancel order 7", "Cancel order 9", "Cancel order 7"]
+    rows = [{**EXAMPLE, "example_id": n, "episode_id": n} for n in "abc"]
+    examples = pl.DataFrame(rows).with_columns(completion=pl.Series(called), label=pl.Series([True, True, False]))
+    seen = pl.concat([steps([]).head(1).with_columns(episode_id=pl.lit(n)) for n in "abc"])
+    seen = seen.with_columns(
+        observation=pl.Series(
+            [json.dumps([{"role": "user", "content": text}], separators=(",", ":")) for text in asked]
+        )
+    )
+    episodes = pl.DataFrame([{"episode_id": n, "tail": "[]", "task_rule": "first_request"} for n in "abc"])
+    told = _by_request({"examples": examples, "steps": seen, "episodes": episodes})
+    (hint,) = _hints(told, told, episodes, seen, 2, {}).values()
+    assert '"id":7' in hint.text
+    assert '"id":9' not in hint.text
