@@ -22,7 +22,6 @@ from flywheel_warehouse.serve import COUNTER, SAMPLE, WAREHOUSE
 from flywheel_warehouse.shop import COUNTER_FAMILIES, SHOP_FAMILIES, answer_of, same_answer, shop_questions
 from flywheel_worlds.dialects import Draw
 from flywheel_worlds.nights import Order, kept_apart, serve, summary, tasks_of
-from flywheel_worlds.sampling import ModelServer
 from flywheel_worlds.serve import exam, main, open_server
 from flywheel_worlds.talk import Act, Message, Scripted, Talk, World, said
 from flywheel_worlds.users import USERS, character
@@ -347,6 +346,7 @@ def test_the_plugin_executes_held_out_tasks(
 @pytest.mark.model
 def test_a_model_samples_by_its_own_seed_and_logs_its_own_probabilities(tiny_model: Path, tmp_path: Path) -> None:
     import torch
+    from flywheel_worlds.sampling import ModelServer
 
     (tmp_path / "flywheel.toml").write_text(
         f'name = "tiny"\n[model]\nbase = "{tiny_model}"\ndtype = "float32"\n[eval]\nmax_new_tokens = 6\n'

@@ -21,7 +21,6 @@ from flywheel.stats.paired import mcnemar_better
 from flywheel.stats.tango import tango_interval
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 SIGNS = st.lists(st.sampled_from([-1.0, 0.0, 1.0]), min_size=1, max_size=60)
 
@@ -61,6 +60,8 @@ def test_sign_flips_count_every_pattern(sums: list[int]) -> None:
 
 
 def test_real_sign_flips_agree_with_scipy() -> None:
+    from scipy import stats
+
     values = [0.3, -0.1, 0.25, 0.4, 0.05, -0.2, 0.15]
     expected = stats.permutation_test(
         (np.array(values),), np.sum, permutation_type="samples", alternative="greater", n_resamples=np.inf
@@ -70,6 +71,8 @@ def test_real_sign_flips_agree_with_scipy() -> None:
 
 
 def test_sampled_and_approximate_sign_flips_come_close_to_the_exact_ones() -> None:
+    from scipy import stats
+
     rng = np.random.default_rng(3)
     real = rng.normal(0.2, 1, 40)
     assert sign_flip_better(_singles(list(real))) == pytest.approx(
@@ -103,6 +106,8 @@ def test_the_design_effect_sees_repetition() -> None:
 
 
 def test_the_t_interval_agrees_with_scipy() -> None:
+    from scipy import stats
+
     values = [0.3, -0.1, 0.25, 0.4, 0.05]
     expected = stats.ttest_1samp(values, 0).confidence_interval(0.95)
 
@@ -111,7 +116,7 @@ def test_the_t_interval_agrees_with_scipy() -> None:
 
 def test_critical_values() -> None:
     assert critical_value(_singles([0.0] * 5), 0.975) == pytest.approx(1.959964)
-    assert critical_value(_in_tasks([0.0] * 12, 2), 0.975) == pytest.approx(float(stats.t.ppf(0.975, 5)))
+    assert critical_value(_in_tasks([0.0] * 12, 2), 0.975) == pytest.approx(2.570582)
 
 
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=30))

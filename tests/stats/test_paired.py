@@ -6,7 +6,6 @@ import pytest
 from flywheel.stats.paired import mcnemar_better, newcombe, wilson
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest
 
 COUNTS = st.integers(0, 400)
 
@@ -28,6 +27,8 @@ def test_mcnemar_on_known_tables(wins: int, losses: int, two_sided: float, bette
 
 @given(COUNTS, COUNTS)
 def test_mcnemar_agrees_with_scipy(wins: int, losses: int) -> None:
+    from scipy.stats import binomtest
+
     n = wins + losses
     expected = binomtest(wins, n, 0.5, alternative="greater").pvalue if n else 1.0
 
@@ -36,6 +37,8 @@ def test_mcnemar_agrees_with_scipy(wins: int, losses: int) -> None:
 
 @pytest.mark.parametrize(("wins", "losses"), [(1_050, 1_000), (5_100, 4_900), (60_000, 40_000), (30_000, 30_000)])
 def test_mcnemar_on_many_cases_agrees_with_scipy(wins: int, losses: int) -> None:
+    from scipy.stats import binomtest
+
     expected = binomtest(wins, wins + losses, 0.5, alternative="greater").pvalue
 
     assert mcnemar_better(wins, losses) == pytest.approx(expected, rel=1e-6, abs=1e-300)
@@ -55,6 +58,8 @@ def test_no_discordant_case_is_no_evidence() -> None:
 
 @given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_wilson_agrees_with_scipy(drawn: tuple[int, int]) -> None:
+    from scipy.stats import binomtest
+
     successes, n = drawn
     expected = binomtest(successes, n).proportion_ci(0.95, method="wilson")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
+import pytest
 import zstandard
 from flywheel.config import IngestConfig
 from flywheel.contracts import conform
@@ -103,6 +104,7 @@ def test_a_file_cut_between_lines_is_the_whole(cut: int, tmp_path: Path, take: T
     assert facts(parts.events).equals(facts(whole.events))
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_file_cut_at_any_two_bytes_and_given_in_pieces_is_the_whole(
@@ -199,6 +201,7 @@ def test_one_bad_line_costs_one_line(tmp_path: Path, take: Take, pairs: Callable
     ]
 
 
+@pytest.mark.slow
 def test_batches_are_bounded_and_the_last_has_the_state(
     write: Callable[..., Path], tmp_path: Path, readers: Mapping[str, Reader], pairs: Callable[..., Any]
 ) -> None:
