@@ -38,16 +38,18 @@ from flywheel.records import content_id
 from flywheel.results.deploy import CanaryAnswer
 from flywheel.stages.evaluate.attempt import Attempt
 from flywheel.stages.gate.canary import (
+    TWICE,
     Sides,
     confidence_sequence,
     differences,
     log_e_better,
+    log_e_failing,
     log_e_harm,
     sample_ratio_p,
     share_level,
 )
 
-WINDOWS, TWICE, LEAST_WINDOW = 3, 2.0, 20
+WINDOWS, LEAST_WINDOW = 3, 20
 HARM_ALPHA = 0.01  # chance of a false alarm, over all looks
 
 
@@ -266,7 +268,11 @@ def _e_value(log_e: float) -> str:
 
 
 def _failing(nights: Sequence[dict[str, Any]]) -> bool:
+    """Return whether errors doubled in each of the last looks, and chance does not explain that, over all looks."""
     last = nights[-WINDOWS:]
+    looks = ((n["failed"][0], _counts(n)[0], n["failed"][1], _counts(n)[1]) for n in nights)
+    if log_e_failing(looks) < math.log(1 / HARM_ALPHA):
+        return False
     return len(last) == WINDOWS and all(
         min(counts := _counts(n)) >= LEAST_WINDOW
         and n["failed"][1] / counts[1] > TWICE * max(n["failed"][0], 1) / counts[0]

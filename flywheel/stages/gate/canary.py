@@ -17,7 +17,7 @@ users' means as they are then; users who come later add their first night.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -29,6 +29,7 @@ from flywheel.stats.paired import Interval
 STRATA = 5  # take nine tenths of the variance that many would take (Cochran 1968)
 _STRATUM = 20  # units that each stratum but one has on the smaller side: in small ones sides differ in size by chance
 SHARE_P = 0.001  # chance, over all looks together, that a canary with its share of users seems to lack it
+TWICE = 2.0  # times the old share of attempts with errors, from which a canary fails
 _PRIOR = 5.0  # attempts that pull a unit's past to the mean: users who differ by sd .2 around one half
 
 Sums = Mapping[str, Sequence[float]]  # unit → [sum of its scores, attempts]
@@ -153,6 +154,25 @@ def sample_ratio_p(new: int, old: int, share: float) -> float:
         return 1.0
     square = (new - total * share) ** 2 / (total * share * (1 - share))
     return math.erfc(math.sqrt(square / 2))
+
+
+def log_e_failing(looks: Iterable[tuple[int, int, int, int]]) -> float:
+    """Return the largest log E, of any look, of "the new policy's attempts fail no more often than the old one's".
+
+    Where they fail alike, each failed attempt is the new side's with the probability of its share of the attempts; the
+    bet is that it fails twice as often. Attempts are the units.
+
+    Args:
+        looks: failed attempts and all attempts of the old side, then of the new one.
+    """
+    total = best = 0.0
+    for old_failed, old, new_failed, new in looks:
+        if old and new:
+            share = new / (old + new)
+            bet = TWICE * share / (1 + (TWICE - 1) * share)
+            total += new_failed * math.log(bet / share) + old_failed * math.log((1 - bet) / (1 - share))
+            best = max(best, total)
+    return best
 
 
 def share_level(look: int) -> float:

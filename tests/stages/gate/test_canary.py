@@ -13,6 +13,7 @@ from flywheel.stages.gate.canary import (
     confidence_sequence,
     differences,
     log_e_better,
+    log_e_failing,
     log_e_harm,
     sample_ratio_p,
     share_level,
@@ -32,6 +33,21 @@ def nights_of(rng: np.random.Generator, users: int, share: float, delta: float, 
             sides[int(canary[user])][f"u{user}"] = (float(successes[user]), 2)
         found.append(Sides(*sides))
     return found
+
+
+def test_errors_roll_back_where_chance_does_not_explain_them() -> None:
+    """Sixty nights of 400 and 20 attempts: equal sides seldom reach a hundred to one, three times the errors soon."""
+
+    def reaches(rate: float, times: float, nights: int) -> float:
+        rng, reached = np.random.default_rng(5), 0
+        for _ in range(200):
+            failed = rng.binomial([400, 20], [rate, rate * times], (nights, 2))
+            reached += log_e_failing([(int(old), 400, int(new), 20) for old, new in failed]) >= math.log(100)
+        return reached / 200
+
+    assert max(reaches(rate, 1.0, 60) for rate in (0.02, 0.05, 0.3)) <= 0.02
+    assert reaches(0.1, 3.0, 10) > 0.9
+    assert log_e_failing([(0, 0, 3, 20), (3, 20, 0, 0)]) == 0.0
 
 
 def test_a_user_who_comes_back_is_one_unit() -> None:
