@@ -3,7 +3,8 @@
     python benchmarks/served.py --endpoint http://127.0.0.1:8080/v1 --pid 4711 --cases 200 --samples 8
 
 Processor seconds of this process, or of this process and the server's (`--pid`, Linux), so that a busy machine does not
-count. The base model is the embedded one; `--samples 1` is greedy, and shows how many answers are the same.
+count. The base model is the embedded one; `--samples 1` is greedy, and shows how many answers are the same. `--draws
+200` compares sampled first tokens with their probabilities here.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+import torch
 from flywheel.config import EvalConfig, ModelConfig
 from flywheel.models.policy import PolicySet, TextPolicy
 from flywheel.models.scoring import Draw
 from flywheel.models.served.policy import ServedSet
 from flywheel_desk.serve import DESK
 from flywheel_worlds.talk import said
+
+_CLASSES = 8
 
 
 def _seconds_of(pid: int) -> float:
@@ -35,6 +39,29 @@ def _asked(policy: TextPolicy, prompts: list[Any], samples: int, most: int) -> t
         drawing = policy.drawing(Draw(1.0, number, samples - 1 - number)) if samples > 1 else policy
         answers += drawing.generate(prompts, tools, max_new_tokens=most)
     return [answer.message for answer in answers[: len(prompts)]], sum(answer.tokens for answer in answers)
+
+
+def chi_square(served: ServedSet, here: PolicySet, prompt: list[Any], draws: int) -> float:
+    """Return how far first tokens that a server samples are from the model's probabilities here (Pearson).
+
+    Eight classes of about equal probability: seven degrees of freedom, where 24.3 is exceeded once in a thousand times.
+    """
+    policies = [served.policy(None, "base").drawing(Draw(1.0, n, draws - 1 - n)) for n in range(draws)]
+    sampled = [policy.generate([prompt], [None], max_new_tokens=1)[0].text for policy in policies]
+    ids = torch.tensor([here.ids(here.chat.prompt(prompt, None))])
+    with here.active(None) as model, torch.inference_mode():
+        probabilities = torch.softmax(model(ids).logits[0, -1].float(), -1).tolist()
+    texts = [text.strip() for text in here.tokenizer.batch_decode([[token] for token in range(len(probabilities))])]
+    shares: dict[str, float] = {}
+    for text, probability in zip(texts, probabilities, strict=True):
+        shares[text] = shares.get(text, 0.0) + probability
+    classes = [(0.0, 0)]  # what is expected and what came, in each class
+    for text in sorted(shares, key=lambda text: (-shares[text], text)):
+        if classes[-1][0] >= draws / _CLASSES:
+            classes.append((0.0, 0))
+        expected, came = classes[-1]
+        classes[-1] = (expected + draws * shares[text], came + sampled.count(text))
+    return sum((came - expected) ** 2 / expected for expected, came in classes)
 
 
 def _show(rows: dict[str, tuple[list[Any], int]], spent: dict[str, float], cases: int, samples: int) -> None:
@@ -56,6 +83,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=32)
     parser.add_argument("--batch", type=int, default=EvalConfig().batch_size, help="rows together in this process")
+    parser.add_argument("--draws", type=int, default=0, help="compare as many first tokens with their probabilities")
     parser.add_argument("--sides", nargs="*", choices=("served", "here"), default=("served", "here"))
     options = parser.parse_args()
     prompts = [
@@ -64,6 +92,12 @@ def main() -> None:
     ]
     cfg = EvalConfig.model_validate({"endpoint": options.endpoint, "server": {"timeout_s": 3600}})
     model = ModelConfig(dtype="float32")
+    if options.draws:
+        with ServedSet(model, cfg) as served, PolicySet(model, EvalConfig()) as here:
+            print(
+                f"chi-square of {options.draws} first tokens: {chi_square(served, here, prompts[0], options.draws):.1f}"
+            )
+        return
     rows, spent = {}, {}
     if "served" in options.sides:
         with ServedSet(model, cfg) as served:

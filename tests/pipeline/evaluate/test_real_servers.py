@@ -30,6 +30,7 @@ from flywheel.models.policy import PolicySet
 from flywheel.models.scoring import Draw
 from flywheel.models.served.policy import ServedSet
 from flywheel.project import Project
+from tests.projects import make_tiny_model
 
 pytestmark = pytest.mark.e2e
 
@@ -122,6 +123,17 @@ def test_transformers_serve_samples_by_the_seed(tiny_model: Path) -> None:
             policies = [owner.policy(None, "base").drawing(Draw(1.5, n)) for n in (1, 1, 2)]
             drawn = [[a.text for a in p.generate(PROMPTS, NONE, max_new_tokens=6)] for p in policies]
     assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_transformers_serve_samples_from_the_models_own_distribution(tmp_path: Path) -> None:
+    """No default of the server, or of the model's makers, cuts or sharpens it."""
+    from benchmarks.served import chi_square
+
+    model = ModelConfig(base=str(make_tiny_model(tmp_path / "tiny", sharpness=20.0, tokens=4096)), dtype="float32")
+    with running(*transformers_serve()) as (endpoint, _):
+        cfg = EvalConfig.model_validate({"endpoint": endpoint})
+        with ServedSet(model, cfg) as owner, PolicySet(model, EvalConfig()) as here:
+            assert chi_square(owner, here, PROMPTS[0], 200) < 24.3  # p = 0.001
 
 
 def test_llama_cpp_answers_with_and_without_an_adapter(adapter: Path) -> None:
