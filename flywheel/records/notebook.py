@@ -27,9 +27,11 @@ def as_html(document: BaseModel) -> str:
 
 
 def _cell(value: Any) -> str:
-    """Return a value: a table for a record, a mapping or a list of records, else a text."""
+    """Return a value: a table for a record, a mapping or a list of records, else a text; counts of nothing left out."""
     if isinstance(value, BaseModel):
         return as_html(value)
+    if isinstance(value, Mapping) and all(type(item) in {int, float} for item in value.values()):
+        return ", ".join(f"{_text(name)} {_text(item)}" for name, item in value.items() if item)
     if isinstance(value, Mapping):
         rows = "".join(f"<tr><th>{_text(name)}</th><td>{_cell(item)}</td></tr>" for name, item in value.items())
         return f"<table>{rows}</table>" if rows else ""
@@ -43,7 +45,7 @@ def _cell(value: Any) -> str:
 
 
 def _records(records: Sequence[BaseModel]) -> str:
-    names = list(type(records[0]).model_fields)
+    names = [name for name in type(records[0]).model_fields if any(_cell(getattr(one, name)) for one in records)]
     head = "".join(f"<th>{escape(name)}</th>" for name in names)
     rows = "".join(
         "<tr>" + "".join(f"<td>{_cell(getattr(one, name))}</td>" for name in names) + "</tr>" for one in records

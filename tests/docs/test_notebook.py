@@ -35,6 +35,8 @@ def test_the_notebook_runs_from_top_to_bottom(projects: Callable[[str], Path], m
     _, built, status, rows, plan, facts = values
     assert all(one._repr_html_().startswith("<table>") for one in (built, status, plan))
     assert "<td>sft</td>" in plan._repr_html_()
+    assert ", kept " in status._repr_html_()
+    assert " 0, " not in status._repr_html_()
     assert sum(row["episodes"] for row in rows) > 0
     assert facts == (plan.method, plan.rows, plan.card.longest_tokens)
     assert not [cell["outputs"] for cell in page["cells"] if cell.get("outputs")]
