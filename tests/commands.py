@@ -18,8 +18,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FLYWHEEL", "REAL", "flywheel", "killed_everywhere"]
-
 # One key and no network for every test and every process that a test starts.
 os.environ["FLYWHEEL_KEY"] = "test-key"
 os.environ["FLYWHEEL_TRUST"] = "1"

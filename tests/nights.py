@@ -16,8 +16,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["BUSY", "flood", "poison", "write_night"]
-
 START = datetime(2026, 9, 1, 8, tzinfo=UTC)
 _TOOLS = [
     {

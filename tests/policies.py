@@ -8,8 +8,6 @@ from typing import Any
 from flywheel.extensions import Generation
 from flywheel.records import canonical_json
 
-__all__ = ["LogReplay"]
-
 Messages = Sequence[dict[str, Any]]
 Tools = Sequence[list[dict[str, Any]] | None]
 

@@ -20,8 +20,6 @@ from flywheel.models.scoring import Draw
 if TYPE_CHECKING:
     from flywheel.models.policy import PolicySet
 
-__all__ = ["PolicyServer", "serving"]
-
 BASE = "tiny"
 
 

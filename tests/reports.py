@@ -21,8 +21,6 @@ from flywheel.stages.gate.evidence import weigh
 from flywheel.stats.paired import mcnemar_better
 from flywheel.stats.tango import tango_interval
 
-__all__ = ["entry", "estimate", "evidence_of", "given_input", "guard", "manifest", "report", "row"]
-
 
 def row(wins: int, losses: int, n: int, **rest: Any) -> MetricRow:
     low, high = tango_interval(wins, losses, n) if n else (None, None)

@@ -17,8 +17,6 @@ from pathlib import Path
 from tests.nights import flood, poison, write_night
 from tests.projects import REAL, flywheel
 
-__all__ = ["EVENTS", "NIGHTS", "Record", "Soak"]
-
 NIGHTS = 30
 EVENTS = {
     4: "no logs",

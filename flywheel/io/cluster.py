@@ -25,7 +25,6 @@ from typing import Any
 from flywheel.errors import ClusterError, ExtensionError, FlywheelError, where
 from flywheel.io import safe_path
 
-AUTO = "auto"
 _MODULES = "modules"  # in the working folder of the tasks: not on Python's path itself, so that it replaces nothing
 _KNOCK_S = 10.0
 _DEFAULTS = {"RAY_AUTH_MODE": "token", "RAY_USAGE_STATS_ENABLED": "0"}  # Ray asks for no token, and sends statistics

@@ -4,16 +4,13 @@
     rounds/promotions.jsonl    one decision a line, each with the hash of the line before
     rounds/candidates.jsonl    every candidate, the looks at it and how it ended, chained in the same way
     rounds/champion            link to the champion's adapter; none while the base model serves
-    rounds/forgotten.jsonl     certificates of forgotten users, chained too
-    rounds/canary/             the looks at canaries, one file a pair of policies
+    rounds/forgotten.jsonl     certificates of forgotten users, chained too; canary/ the looks at canaries
     rounds/0012/               manifest.json config.toml data/ adapter/ eval/ metrics.jsonl train.log report.html
 
 Of a store in a bucket this folder is a copy of what is there (`flywheel.registry.shared`).
 
-A decision is written to promotions.jsonl first and the alias moves second; `recover` finishes a move that a kill cut
-off. The champion alias is therefore valid at every instant: it names the old round or the new one. The pointer's file
-also keeps the hash of the decision that moved it, so that decisions cannot be changed or cut off unseen; which rounds
-it names follows from the decisions (`flywheel.registry.aliases`).
+A decision is written first and the alias moves second; `recover` finishes a move that a kill cut off: at every instant
+the champion is the old round or the new one. The pointer keeps the hash of the decision that moved it.
 """
 
 from __future__ import annotations

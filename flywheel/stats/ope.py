@@ -81,7 +81,7 @@ def marginal_weight(
 # --- many steps: arrays of shape (trajectories, steps); a trajectory that ended has ratio 1 and reward 0 -------------
 
 
-def pdis_terms(ratios: Floats, rewards: Floats, *, gamma: float = 1.0) -> Floats:
+def pdis_terms(ratios: Floats, rewards: Floats) -> Floats:
     """Return each trajectory's rewards weighted by the ratio of what came before them.
 
     Raises:
@@ -89,8 +89,7 @@ def pdis_terms(ratios: Floats, rewards: Floats, *, gamma: float = 1.0) -> Floats
     """
     if ratios.shape[1] > LONGEST:
         raise ValueError(f"{ratios.shape[1]} steps; more than {LONGEST} are not estimated")
-    discounts = gamma ** np.arange(rewards.shape[1])
-    terms: Floats = (np.cumprod(ratios, axis=1) * rewards * discounts).sum(axis=1)
+    terms: Floats = (np.cumprod(ratios, axis=1) * rewards).sum(axis=1)
     return terms
 
 

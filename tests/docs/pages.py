@@ -21,8 +21,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["PROJECTS", "Block", "Doc", "pages"]
-
 ROOT = Path(__file__).resolve().parents[2]
 PROJECTS = ("round", "built", "logs", "empty")  # with a round and all; with tables; with logs/; with nothing
 _COMMANDS = {

@@ -14,8 +14,6 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Request
 
-__all__ = ["CHROMIUM", "WIDTHS", "axe_source", "browser", "opened"]
-
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 WIDTHS = {"desk": 1280, "phone": 380}
 _ROOT = Path(__file__).resolve().parents[2]

@@ -44,8 +44,6 @@ from flywheel.report import (
     Waiting,
 )
 
-__all__ = ["full_data", "full_home", "hostile_data", "manifest", "minimal_data", "parse_svg"]
-
 
 def manifest(**changes: Any) -> RoundManifest:
     """Return a trained second round, with fields changed."""

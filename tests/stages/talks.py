@@ -16,8 +16,6 @@ from flywheel.funnel import Funnel
 from flywheel.records import LogEvent, canonical_json, content_id
 from flywheel.stages.conversations.episodes import build_episodes
 
-__all__ = ["Made", "Talk", "airline_events", "call", "events_of", "made", "user"]
-
 START = datetime(2026, 11, 1, 9, 0, tzinfo=UTC)
 Message = dict[str, Any]
 

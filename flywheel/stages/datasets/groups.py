@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import polars as pl
 
@@ -34,28 +34,15 @@ from flywheel.stages.datasets.context import (
     unfit,
 )
 
-STD_EPSILON = 1e-4  # as GRPO implementations have it
 LONG = 10  # steps from which an early step's share of the return is discounted
 ADDED = {"values", "prefix_tree", "error_local"}  # credits that are added to the episode's advantage; others replace it
 
 
-def advantages(rewards: Sequence[float], mode: Literal["rloo", "dr", "grpo_std"] = "rloo") -> list[float]:
-    """Return each member's advantage within its group; they sum to 0.
-
-    Args:
-        rewards: at least two, unless the mode is "dr".
-        mode: "rloo" takes the mean of the others as baseline, "dr" the mean of all, "grpo_std" divides by the sample
-            standard deviation (only for comparison with other tools).
-    """
+def advantages(rewards: Sequence[float]) -> list[float]:
+    """Return what each of at least two members is above the mean of the others (RLOO); the sum is 0."""
     n = len(rewards)
     mean = math.fsum(rewards) / n
-    centred = [reward - mean for reward in rewards]
-    if mode == "dr":
-        return centred
-    if mode == "rloo":
-        return [c * n / (n - 1) for c in centred]
-    spread = math.sqrt(math.fsum(c * c for c in centred) / (n - 1))
-    return [c / (spread + STD_EPSILON) for c in centred]
+    return [(reward - mean) * n / (n - 1) for reward in rewards]
 
 
 def step_advantages(advantage: float, credits_: Sequence[float | None], cfg: RewardsConfig) -> list[float]:

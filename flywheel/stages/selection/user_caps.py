@@ -19,7 +19,6 @@ from flywheel.stages.selection.mix import Before, new_first, sampling_order
 
 CAP = 3  # votes of one user that count
 LEAST_USERS = 3  # distinct users that a preference needs
-LEAST_USERS_VERIFIED = 2  # the same where a verifier confirms it
 LEAD = 2  # users by which it must lead
 FEW = 3  # with fewer users than this there is no crowd to protect: nothing is capped
 
@@ -51,11 +50,11 @@ def majority(votes: Iterable[Vote], cap: int | None = CAP) -> Hashable | None:
     return ranked[0][0]
 
 
-def direction(votes: Sequence[Vote], *, verified: bool = False, cap: int = CAP) -> Direction:
+def direction(votes: Sequence[Vote]) -> Direction:
     """Return which choice users prefer, or why none is to be trained on.
 
-    A choice needs three distinct users (two where a verifier confirms it), a lead of two, and must still lead, by raw
-    and by capped votes, whichever one user is left out.
+    A choice needs three distinct users, a lead of two, and must still lead, by raw and by capped votes, whichever one
+    user is left out.
     """
     backers = Counter(choice for _, choice in set(votes))
     ranked = sorted(backers.items(), key=lambda item: (-item[1], str(item[0])))
@@ -64,20 +63,20 @@ def direction(votes: Sequence[Vote], *, verified: bool = False, cap: int = CAP) 
     (choice, users), against = ranked[0], ranked[1][1] if len(ranked) > 1 else 0
     if users == against:
         return Direction(None, "tie", users, against)
-    if _flips(votes, choice, cap):
+    if _flips(votes, choice):
         return Direction(None, "one user flips it", users, against)
-    if users < (LEAST_USERS_VERIFIED if verified else LEAST_USERS):
+    if users < LEAST_USERS:
         return Direction(None, "few users", users, against)
     if users - against < LEAD:
         return Direction(None, "small lead", users, against)
     return Direction(choice, "supported", users, against)
 
 
-def _flips(votes: Sequence[Vote], choice: Hashable, cap: int) -> bool:
+def _flips(votes: Sequence[Vote], choice: Hashable) -> bool:
     """Return whether the votes contradict the choice, all of them or without any one user."""
     for left_out in (None, *sorted({user for user, _ in votes})):
         rest = [vote for vote in votes if vote[0] != left_out]
-        if rest and any(majority(rest, most) != choice for most in (cap, None)):
+        if rest and any(majority(rest, most) != choice for most in (CAP, None)):
             return True
     return False
 

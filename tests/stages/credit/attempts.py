@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import polars as pl
     from flywheel.config import RewardsConfig
 
-__all__ = ["Did", "build_returns", "did", "paths_of"]
-
 
 class Did(NamedTuple):
     """One step: its action and what came back; at coarser grains the action's `kind`."""

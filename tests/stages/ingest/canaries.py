@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["GENERATORS", "Canary", "Planter", "canaries"]
-
 WORDS = string.ascii_letters + string.digits
 
 

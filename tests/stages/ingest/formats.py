@@ -16,8 +16,6 @@ from flywheel.stages.ingest.framed import Raw, Record
 from flywheel.stages.ingest.framing import Framing, Limits
 from flywheel.stages.ingest.opening import file_content
 
-__all__ = ["Sample", "all_samples", "samples"]
-
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 WRITTEN: dict[str, tuple[str, ...]] = {
     "areal": ("trainers/areal/shop/rollout/7/0.jsonl", "trainers/areal/shop/rollout/7/1.jsonl"),

@@ -25,8 +25,6 @@ import zstandard
 from flywheel.records import EventKind, Message, ToolStatus, is_name
 from pydantic import ValidationError
 
-__all__ = ["PACKS", "edited", "in_time", "spoiled", "wrong_with"]
-
 
 def deep(levels: int) -> Any:
     """Return lists in lists."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["START", "TRACE", "attributes", "logs", "span", "spans", "value"]
-
 TRACE = "7dbaeba682933bd2484f9fd16655bde5"
 START = 1790845200_000_000_000
 

@@ -25,19 +25,18 @@ def test_forty_votes_of_one_user_do_not_turn_a_preference() -> None:
 
 
 @pytest.mark.parametrize(
-    ("votes", "verified", "reason"),
+    ("votes", "reason"),
     [
-        ([], False, "few users"),
-        ([("a", "A"), ("b", "A")], False, "few users"),
-        ([("a", "A"), ("b", "A")], True, "supported"),
-        ([("a", "A"), ("b", "A"), ("c", "A")], False, "supported"),
-        ([("a", "A"), ("b", "A"), ("c", "B"), ("d", "B")], False, "tie"),
-        ([("a", "A"), ("b", "A"), ("c", "A"), ("d", "B"), ("e", "B")], False, "one user flips it"),
-        ([("a", "A")] * 9, True, "few users"),
+        ([], "few users"),
+        ([("a", "A"), ("b", "A")], "few users"),
+        ([("a", "A"), ("b", "A"), ("c", "A")], "supported"),
+        ([("a", "A"), ("b", "A"), ("c", "B"), ("d", "B")], "tie"),
+        ([("a", "A"), ("b", "A"), ("c", "A"), ("d", "B"), ("e", "B")], "one user flips it"),
+        ([("a", "A")] * 9, "few users"),
     ],
 )
-def test_what_a_preference_needs(votes: list[tuple[str, str]], verified: bool, reason: str) -> None:  # noqa: FBT001
-    assert direction(votes, verified=verified).reason == reason
+def test_what_a_preference_needs(votes: list[tuple[str, str]], reason: str) -> None:
+    assert direction(votes).reason == reason
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdefg"), st.sampled_from("AB")), max_size=40), st.sampled_from("abcdefg"))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["FAMILIES", "LOCAL", "tiny"]
-
 FAMILIES = ("llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "mistral")
 LOCAL = 8  # window of the layers that have one
 
