@@ -209,6 +209,7 @@ def test_a_private_key_goes_whole() -> None:
     assert finds("secret", text) == [text[2:-2]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

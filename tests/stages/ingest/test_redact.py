@@ -223,6 +223,7 @@ def _canaries(rng: random.Random) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_planted_canaries_are_gone(seed: int) -> None:
     rng = random.Random(seed)  # noqa: S311 - canaries, not keys
