@@ -214,7 +214,7 @@ class Return(Row):
     step: int | None = Field(default=None, description="Step; null for the whole episode.")
     p_success: float = Field(ge=0, le=1, description="Probability that the episode succeeded.")
     cost: float = Field(ge=0, le=1, description="Normalised cost.")
-    risk: float = Field(ge=0, le=1, description="Highest severity of a risk.")
+    risk: float = Field(ge=0, le=1, description="Highest severity of a risk; for a step, of its own.")
     value: float = Field(description="R of the episode; for a step, its credit (skill): the posterior mean.")
     low: float | None = Field(default=None, description="For a step, the credit's 90 % interval.")
     high: float | None = Field(default=None, description="For a step, the credit's 90 % interval.")

@@ -11,7 +11,7 @@ from flywheel.contracts import polars_schema
 from flywheel.records import TABLES, canonical_json, content_id
 
 Frames = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
-_BELIEVED = {"p_better", "p_worse"}
+_BELIEVED = {"p_better", "p_worse", "risk"}
 
 
 def _action(turn: dict[str, Any], number: int, name: str) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def _return(attempt: dict[str, Any], step: int | None, value: float) -> dict[str
         "step": step,
         "p_success": p,
         "cost": 0.0,
-        "risk": attempt.get("risk", 0.0),
+        "risk": attempt.get("risk", 0.0) if step is None else 0.0,
         "value": value,
         "luck": 0.0,
         "weight": abs(2 * p - 1),
@@ -133,6 +133,6 @@ def frames() -> Callable[[Sequence[dict[str, Any]]], Frames]:
 
     An attempt is {"id", "steps": [turn, ...], "task", "p" (left out: unknown), "split", "policy", "tools", "system",
     "user", "risk", "rule"}; a turn is {"user", "say", "call": (tool, arguments), "status", "result", "credit",
-    "p_better", "p_worse", "resets", "served"}.
+    "p_better", "p_worse", "risk", "resets", "served"}.
     """
     return _frames

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 import pytest
-from flywheel.config import EpisodesConfig, GroupsConfig, PairsConfig
+from flywheel.config import EpisodesConfig, GroupsConfig, PairsConfig, RewardsConfig
 from flywheel.contracts import polars_schema
 from flywheel.funnel import Funnel
 from flywheel.records import LogEvent, Return, canonical_json, content_id
@@ -127,7 +127,7 @@ def test_nearly_every_call_of_a_real_agent_is_grounded(airline: Airline) -> None
 
 def test_examples_and_groups(airline: Airline) -> None:
     funnel = Funnel()
-    examples = build_examples(*airline, PairsConfig(), funnel)
+    examples = build_examples(*airline, RewardsConfig(), funnel)
     funnel.check("examples")
     assert (funnel.considered, examples.height) == (2454, 2445)
     assert examples.filter("label")["p_success"].min() == SURE

@@ -127,7 +127,7 @@ def examples(frames: Frames, config: Config, funnel: Funnel, project: Path) -> F
     """Demonstrations for SFT."""
     del project
     args = (frames["episodes"], _corrected(frames), frames["returns"])
-    return {"examples": build_examples(*args, config.pairs, funnel)}
+    return {"examples": build_examples(*args, config.rewards, funnel)}
 
 
 def pairs(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:

@@ -115,7 +115,7 @@ STAGES: tuple[Stage, ...] = (
           "returns", lambda c: {"rewards": c.rewards.model_dump(exclude={*_FINDING, *_LEARNED})}, version=8,
           brings=("labels", "values")),
     Stage("examples", (*_LABELLED, "corrections"), ("examples",), "task", "examples",
-          lambda c: {"pairs": c.pairs.model_dump(exclude={"builders"})}, version=8),
+          lambda c: {"rewards": c.rewards.model_dump(include={*_SCALE, "gamma"})}, version=9),
     Stage("pairs", (*_LABELLED, "corrections", "values", "alternatives"), ("pairs",), "task", "pairs",
           lambda c: {"pairs": c.pairs.model_dump(), "rewards": c.rewards.model_dump(include=_SCALE)},
           lambda c: ("pairs", c.pairs.builders), version=10),

@@ -76,6 +76,8 @@ def credited(
         measured = skills(episodes, steps, labels, Values.read(values), cfg)
         _note_levels(funnel, measured)
         credit = valued(credit, measured)
+    credit = credit.join(_own_risk(rewards), on=["episode_id", "step"], how="left", maintain_order="left")
+    credit = credit.with_columns(pl.col("risk").fill_null(0.0))
     return conform(_with_steps(labels, credit), Return).collect()
 
 
@@ -83,6 +85,12 @@ def _note_levels(funnel: Funnel, measured: pl.DataFrame) -> None:
     for level, name in enumerate(("same task and history", "same intent and position", "same tool anywhere")):
         funnel.note(f"steps valued by the {name}", measured.filter(pl.col("level") == level).height)
     funnel.note("steps like no other attempt's", measured["level"].null_count())
+
+
+def _own_risk(rewards: pl.DataFrame) -> pl.DataFrame:
+    """Return {episode_id, step, risk}: the highest severity of the risks that count at a step."""
+    risks = rewards.filter((pl.col("kind") == "risk") & pl.col("step").is_not_null() & (pl.col("weight") > 0))
+    return risks.group_by("episode_id", "step").agg(risk=pl.col("score").max())
 
 
 def _with_steps(episodes: pl.DataFrame, credit: pl.DataFrame) -> pl.DataFrame:

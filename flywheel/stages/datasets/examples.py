@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from flywheel.config import PairsConfig
+from flywheel.config import RewardsConfig
 from flywheel.contracts import frame_of
 from flywheel.funnel import Funnel
 from flywheel.models.calls import is_reproducible
@@ -29,17 +29,16 @@ CORRECTED = 0.95  # probability that a user's edit is right
 
 
 def build_examples(
-    episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame, cfg: PairsConfig, funnel: Funnel
+    episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataFrame, cfg: RewardsConfig, funnel: Funnel
 ) -> pl.DataFrame:
-    """Label the steps of episodes with a known outcome; both splits, sorted by id."""
-    del cfg
+    """Label the steps of episodes with a known outcome; both splits, sorted by id. `cfg` holds what risk costs."""
     edited = steps.filter(pl.col("correction").is_not_null()) if "correction" in steps.columns else steps.clear()
     funnel.considered += steps.height + edited.height
     complete = funnel.drop(steps, pl.col("episode_id").is_in(unfit(episodes)), UNFIT)
     edited = funnel.drop(edited, pl.col("episode_id").is_in(unfit(episodes)), UNFIT)
     shown = needing_images(steps)
     complete, edited = (_without(frame, shown, funnel) for frame in (complete, edited))
-    labelled = _label(_with_returns(complete, returns), funnel)
+    labelled = _label(_with_returns(complete, returns), cfg, funnel)
     parts = [_rows(labelled, episodes, steps), _demonstrations(edited, episodes, steps, funnel)]
     rows = _one_per_text(pl.concat(parts), funnel)
     funnel.kept += rows.height
@@ -60,24 +59,26 @@ def _with_returns(steps: pl.DataFrame, returns: pl.DataFrame) -> pl.DataFrame:
     episodes = returns.filter(pl.col("step").is_null()).select(
         "episode_id", "p_success", "weight", "known", "provisional"
     )
-    credit = returns.filter(pl.col("step").is_not_null()).select("episode_id", "p_better", "p_worse", index="step")
+    of_step = returns.filter(pl.col("step").is_not_null())
+    credit = of_step.select("episode_id", "p_better", "p_worse", "risk", index="step")
     return (
         steps.join(episodes, on="episode_id", how="left")
         .join(credit, on=["episode_id", "index"], how="left")
         .with_columns(
-            pl.col("known", "provisional").fill_null(value=False), pl.col("p_better", "p_worse").fill_null(0.0)
+            pl.col("known", "provisional").fill_null(value=False), pl.col("p_better", "p_worse", "risk").fill_null(0.0)
         )
         .sort("episode_id", "index")
     )
 
 
-def _label(steps: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
+def _label(steps: pl.DataFrame, cfg: RewardsConfig, funnel: Funnel) -> pl.DataFrame:
     """Give each step a label and a weight, or drop it.
 
     A call that failed or did not parse is undesirable with certainty, whatever the outcome of its episode. Any other
     step follows its episode, as far as other attempts do not show the opposite: it counts by the probability that it is
     not worse than what else is done there (in a failure: not better), and is dropped where it is likelier worse than
-    better: copying it is expected to lose (`benchmarks/loop.py`).
+    better: copying it is expected to lose (`benchmarks/loop.py`). A demonstration that was risky in itself counts by
+    the part of its success that the risk leaves of it, and is dropped where nothing is left.
     """
     failed = pl.col("malformed") | pl.col("tool_status").list.contains(ToolStatus.FAILED.value)
     steps = funnel.drop(steps, ~pl.col("known"), "unknown outcome").with_columns(failed=failed)
@@ -88,9 +89,19 @@ def _label(steps: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
     steps = steps.with_columns(_opposite=opposite, _agrees=agrees)
     steps = funnel.drop(steps, ~pl.col("failed") & ~good & ~bad, "unclear outcome")
     steps = funnel.drop(steps, pl.col("_opposite") - pl.col("_agrees") > LIKELIER, "credit against outcome")
-    weight = (pl.col("weight") * (1 - pl.col("_opposite"))).round(12)
-    steps = steps.with_columns(label=good & ~pl.col("failed"), weight=weight)
+    steps = steps.with_columns(label=good & ~pl.col("failed"), _left=_left_of_success(cfg))
+    steps = funnel.drop(steps, pl.col("label") & (pl.col("_left") <= 0), "risk")
+    left = pl.when("label").then("_left").otherwise(1.0)
+    steps = steps.with_columns(weight=(pl.col("weight") * (1 - pl.col("_opposite")) * left).round(12))
     return funnel.drop(steps, pl.col("weight") <= 0, "no confidence")
+
+
+def _left_of_success(cfg: RewardsConfig) -> pl.Expr:
+    """Return which part of a success the step's own risk leaves, in the units of R; 1 without a risk."""
+    rules = cfg.scheme == "rules"
+    success = pl.lit(cfg.rules.success) if rules else cfg.alpha * (2 * pl.col("p_success") - 1)
+    cost = (-cfg.rules.risk if rules else cfg.gamma) * pl.col("risk")
+    return pl.when(cost <= 0).then(1.0).when(cost >= success).then(0.0).otherwise(1 - cost / success)
 
 
 def _rows(labelled: pl.DataFrame, episodes: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:

@@ -19,6 +19,8 @@ from tests.stages.talks import Talk, airline_events, made
 PEERS = {"agreement", "effort"}  # without them, what combination does is seen
 CFG = RewardsConfig(signals=[name for name in RewardsConfig().signals if name not in PEERS])
 
+TIDYING = (("a", "delete_all"), ("b", "list_files"))
+
 
 def judged(*talks: Talk, cfg: RewardsConfig = CFG) -> pl.DataFrame:
     """Return the returns with their conversations' names."""
@@ -67,6 +69,13 @@ def test_a_question_too_many_costs_kappa() -> None:
     cfg = CFG.model_copy(update={"beta": 0.0})
     whole = judged(*talks, cfg=cfg).filter(pl.col("step").is_null()).sort("conversation_id")
     assert whole["value"].to_list() == pytest.approx([0.94] * 4 + [0.94 - 2 * cfg.kappa])
+
+
+def test_only_the_risky_step_has_the_risk() -> None:
+    talks = [Talk(name, task="t").ask("tidy up").use("look", {}).use(tool, {"path": "/"}) for name, tool in TIDYING]
+    returns = judged(*[talk.act("done").outcome(1) for talk in talks]).sort("conversation_id", "step")
+    assert returns.filter(pl.col("step").is_null())["risk"].to_list() == [1.0, 0.0]
+    assert returns.filter(pl.col("step").is_not_null())["risk"].to_list() == [0.0, 1.0, 0.0, 0.0, 0.0, 0.0]
 
 
 def test_what_the_world_did_is_luck() -> None:

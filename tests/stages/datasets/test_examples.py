@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from flywheel.config import PairsConfig
+from flywheel.config import RewardsConfig
 from flywheel.contracts import conform
 from flywheel.funnel import Funnel
 from flywheel.records import Example
@@ -20,7 +20,7 @@ Make = Callable[[list[dict[str, Any]]], Frames]
 
 def run(made: Frames) -> tuple[list[dict[str, Any]], dict[str, int]]:
     funnel = Funnel()
-    rows = build_examples(*made, PairsConfig(), funnel)
+    rows = build_examples(*made, RewardsConfig(), funnel)
     funnel.check("examples")
     conform(rows, Example).collect()
     return rows.to_dicts(), {k.removeprefix("dropped: "): v for k, v in funnel.as_dict().items() if v}
@@ -42,6 +42,8 @@ def one(p: float | None, **turn: Any) -> dict[str, Any]:
         (one(0.95, p_better=0.25, p_worse=0.25), True, 0.675),
         (one(0.05, p_better=0.25, p_worse=0.7), False, 0.675),
         (one(0.95, credit=-0.2), True, 0.9),
+        (one(0.95, risk=0.5), True, 0.4),
+        (one(0.05, risk=1.0), False, 0.9),
         (one(0.6, status="failed"), False, 0.2),
     ],
 )
@@ -60,6 +62,7 @@ def test_labels_and_weights(frames: Make, attempt: dict[str, Any], label: bool, 
         (one(0.95, p_better=0.002, p_worse=0.005), "credit against outcome"),
         (one(0.05, p_better=0.2, p_worse=0.1), "credit against outcome"),
         (one(0.5, status="failed"), "no confidence"),
+        (one(0.73, risk=0.5), "risk"),
         ({"id": "e", "p": 0.95, "steps": [{"user": "go", "say": " "}]}, "empty action"),
     ],
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from flywheel.config import GroupsConfig, PairsConfig
+from flywheel.config import GroupsConfig, PairsConfig, RewardsConfig
 from flywheel.funnel import Funnel
 from flywheel.stages.datasets.context import NEEDS_IMAGE, UNFIT, needing_images
 from flywheel.stages.datasets.examples import build_examples
@@ -18,7 +18,7 @@ Frames = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 Make = Callable[[list[dict[str, Any]]], Frames]
 
 STAGES: dict[str, Callable[[Frames, Funnel], pl.DataFrame]] = {
-    "examples": lambda made, funnel: build_examples(*made, PairsConfig(), funnel),
+    "examples": lambda made, funnel: build_examples(*made, RewardsConfig(), funnel),
     "pairs": lambda made, funnel: build_pairs(*made, PairsConfig(), {"sibling": sibling}, funnel),
     "groups": lambda made, funnel: build_groups(*made, GroupsConfig(min_size=2), funnel),
 }

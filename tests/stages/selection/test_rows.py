@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from flywheel.config import PairsConfig, TrainConfig
+from flywheel.config import PairsConfig, RewardsConfig, TrainConfig
 from flywheel.errors import TrainError
 from flywheel.funnel import Funnel
 from flywheel.records import content_id
@@ -31,7 +31,7 @@ def attempt(name: str, p: float, *, tool: str = "good", **more: Any) -> dict[str
 def tables(made: Frames) -> tuple[pl.DataFrame, pl.DataFrame]:
     builders = {"retry_fixed": retry_fixed, "sibling": sibling}
     pairs = build_pairs(*made, PairsConfig(), builders, Funnel())
-    return build_examples(*made, PairsConfig(), Funnel()), pairs
+    return build_examples(*made, RewardsConfig(), Funnel()), pairs
 
 
 def run(

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from flywheel.config import PairsConfig
+from flywheel.config import PairsConfig, RewardsConfig
 from flywheel.funnel import Funnel
 from flywheel.pipeline.train.card import longer_wins
 from flywheel.records import Split
@@ -60,7 +60,7 @@ def test_kto_rows_are_what_found_no_partner(frames: Make) -> None:
 
     made = frames([attempt("a", "x", 0.95, "t"), attempt("b", "y", 0.05, "t"), attempt("c", "x", 0.95, "u"),
                    attempt("d", "x", 0.05, "v"), attempt("h", "x", 0.95, "w", split="holdout")])  # fmt: skip
-    examples = build_examples(*made, PairsConfig(), Funnel())
+    examples = build_examples(*made, RewardsConfig(), Funnel())
     pairs = build_pairs(*made, PairsConfig(), {"sibling": sibling}, Funnel())
     funnel = Funnel()
     rows = unpaired(examples.sort("example_id", descending=True), pairs, funnel)
@@ -81,7 +81,7 @@ def test_a_correction_is_a_demonstration_unless_only_the_user_could_know_it(fram
     edits = {"a": "Hi Bo, order 77 is here", "b": "Hi Bo, order 4711 is here"}
     edited = made.with_columns(correction=pl.col("episode_id").replace_strict(edits), editor=pl.lit("ann"))
     funnel = Funnel()
-    (row,) = build_examples(episodes, edited, returns, PairsConfig(), funnel).to_dicts()
+    (row,) = build_examples(episodes, edited, returns, RewardsConfig(), funnel).to_dicts()
     funnel.check("examples")
     assert (row["episode_id"], row["source"], row["user"], row["label"]) == ("a", "correction", "ann", True)
     assert "order 77" in row["completion"]

@@ -387,17 +387,24 @@ def by_numbers(returns: pl.DataFrame, cfg: PairsConfig) -> list[tuple[str, pl.Ex
     """Return the refusals that need no look at what was done, in order; nulls count as no reason.
 
     A comparison of two episodes rests on their outcomes; within one episode the evidence is another. And whether the
-    better episode did something dangerous: no success makes that an example.
+    better episode did something dangerous, or the better step something riskier than the other: no success makes that
+    an example.
     """
     of_episode = returns.filter(pl.col("step").is_null())
     known = of_episode.filter(pl.col("known"))["episode_id"].implode()
     dangerous = of_episode.filter(pl.col("risk") >= cfg.max_risk)["episode_id"].implode()
     ends = [pl.col(f"{side}_episode") for side in ("chosen", "rejected")]
+    risks = returns.filter(pl.col("step").is_not_null() & (pl.col("risk") > 0))
+    risky = dict(risks.select(pl.concat_str("episode_id", "step", separator=":"), "risk").iter_rows())
+    own = [
+        pl.concat_str(f"{side}_episode", f"{side}_step", separator=":").replace_strict(risky, default=0.0)
+        for side in ("chosen", "rejected")
+    ]
     known_ends = pl.all_horizontal(end.is_in(known) for end in ends)
     return [
         ("crosses the split", pl.col("split") == Split.BETWEEN.value),
         ("unknown outcome", (ends[0] != ends[1]) & ~known_ends),
-        ("risk", ends[0].is_in(dangerous)),
+        ("risk", ends[0].is_in(dangerous) | (own[0] > own[1])),
         ("margin", pl.col("margin") < cfg.min_margin - EPSILON),
         ("p_better", pl.col("p_better") < cfg.min_p_better - EPSILON),
     ]

@@ -107,6 +107,12 @@ def test_a_dangerous_success_is_no_example(frames: Make) -> None:
     safe = [vote("a", "good", 0.95), vote("b", "bad", 0.05)]
     assert len(run(frames(safe))[0]) == 1
     assert run(frames([{**safe[0], "risk": 0.8}, safe[1]]))[1]["sibling: risk"] == 1
+    for better, worse, refused in ((0.5, 0.0, 1), (0.5, 0.5, 0), (0.0, 0.5, 0)):
+        sides = [
+            {**side, "steps": [{**side["steps"][0], "risk": risk}, *side["steps"][1:]]}
+            for side, risk in zip(safe, (better, worse), strict=True)
+        ]
+        assert run(frames(sides))[1].get("sibling: risk", 0) == refused
 
 
 def test_sides_of_two_splits_make_no_pair(frames: Make) -> None:
