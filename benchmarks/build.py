@@ -8,6 +8,8 @@ Seconds of processors are those of all processes together, so that a machine tha
 the clock only mean something on a quiet one. Memory is the largest sum over all processes. The world is fixed by a
 seed: tasks with 20 attempts, three tools, failures, thumbs, exports, verdicts; the label model is fitted on all
 (`rewards.fit = "always"`).
+
+`python benchmarks/build.py SIZE --partitions N --reads`: how often each stage by task reads its tables instead.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import PydanticUndefined
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import numpy as np
     import polars as pl
     from flywheel.results.data import StageAnswer
@@ -245,6 +249,44 @@ def measure(size: int, workers: int, partitions: int) -> dict[str, Any]:
         }  # fmt: skip
 
 
+def reads(size: int, partitions: int) -> None:
+    """Print how many times each stage by task reads the tables that it needs, in one process, partition by partition.
+
+    However few the rows are: a small store shows what a large one does, up to `TOGETHER` rows.
+    """
+    from flywheel.config import Config
+    from flywheel.pipeline.build import workers
+    from flywheel.pipeline.build.registry import STAGES, stage_of
+    from flywheel.pipeline.build.run import build, select_stages
+    from flywheel.store import Store
+
+    read, paths = 0, Store.paths
+
+    def counting(store: Store, parts: Iterable[Part], table: str) -> list[Path]:
+        nonlocal read
+        files = paths(store, parts, table)
+        read += sum(file.stat().st_size for file in files)
+        return files
+
+    def note(status: StageAnswer) -> None:
+        nonlocal read
+        stage = next(stage for stage in STAGES if stage.name == status.stage)
+        snapshots = [(table, store.current(stage_of(table))) for table in stage.needs]
+        once = sum(p.size_bytes for t, snapshot in snapshots if snapshot for p in snapshot.parts if p.table == t)
+        if stage.by == "task":
+            print(f"  {stage.name}: {read / 1e6:.1f} MB of {once / 1e6:.1f} MB, {read / once:.1f} times")
+        read = 0
+
+    Store.paths, workers.SLICE = counting, 0  # type: ignore[method-assign]
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(Path(folder), partitions)
+        fill(store, size)
+        read = 0
+        print(f"{size:,} episodes in {partitions} partitions, read by")
+        config = Config.model_validate({"rewards": {"fit": "always"}, "build": {"workers": 1}})
+        build(store, config, Path(folder), stages=select_stages("tasks+"), on_stage=note)
+
+
 def floor(store: Store) -> int:
     """Group the steps and outcomes by task and action with polars alone; return the number of groups."""
     import polars as pl
@@ -267,6 +309,7 @@ def main() -> None:
     parser.add_argument("sizes", nargs="*", type=int, default=list(SIZES))
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--partitions", type=int, default=4)
+    parser.add_argument("--reads", action="store_true", help="print how often each stage reads its tables instead")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--fill", nargs=2, help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -276,6 +319,9 @@ def main() -> None:
         fill(Store(Path(asked.fill[0]), asked.partitions), int(asked.fill[1]))
     elif asked.one:
         print(json.dumps(measure(asked.one, asked.workers, asked.partitions)))
+    elif asked.reads:
+        for size in asked.sizes:
+            reads(size, asked.partitions)
     else:
         compare(asked.sizes, asked.workers, asked.partitions)
 

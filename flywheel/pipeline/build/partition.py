@@ -30,6 +30,7 @@ from flywheel.store import Part, Snapshot, Store
 
 NOWHERE = "0" * 8  # id of what no episode was made from
 SLICE = 100_000  # rows of the largest table that a stage gets at once
+TOGETHER = 4 * SLICE  # rows of the largest table that are read at once for several partitions
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,43 @@ class Done:
     funnel: Mapping[str, int]
 
 
-def make_partition(stage: Stage, store: Store, config: Config, project: Path, partition: int | None) -> Done:
+def make_partitions(
+    stage: Stage, store: Store, config: Config, project: Path, partitions: Sequence[int | None]
+) -> Iterator[Done]:
+    """Run a stage on each of some partitions, for which what lies by conversation is read once."""
+    exchanged = _exchanged(stage, store, [number for number in partitions if number is not None])
+    for partition in partitions:
+        yield _make(stage, store, config, project, partition, exchanged)
+
+
+def _exchanged(stage: Stage, store: Store, partitions: Sequence[int]) -> dict[str, dict[int, pl.DataFrame]]:
+    """Return, by table and partition, the rows of some partitions' tasks, which lie in the parts of all partitions."""
+    if stage.by != "task" or not partitions:
+        return {}
+    home = _partition_of("task_id", store.partitions)
+    tasks = store.table("tasks", "tasks").filter(home.is_in(partitions))
+    exchanged = {}
+    for table in RECORDED.intersection(stage.needs):
+        rows = follow_tasks(store.table(table, stage_of(table)), tasks).with_columns(_home=home).collect()
+        apart = rows.partition_by("_home", as_dict=True, include_key=False)
+        exchanged[table] = {int(number): here for (number,), here in apart.items()}
+        for number in partitions:
+            exchanged[table].setdefault(number, rows.drop("_home").clear())
+    return exchanged
+
+
+def _make(
+    stage: Stage,
+    store: Store,
+    config: Config,
+    project: Path,
+    partition: int | None,
+    exchanged: Mapping[str, Mapping[int, pl.DataFrame]],
+) -> Done:
     """Run a stage on one partition, or on everything, and write its output to the partitions that it belongs to."""
     total = Funnel()
     slices: dict[str, list[pl.DataFrame]] = {table: [] for table in stage.makes}
-    loaded = _load(stage, store, config, partition)
+    loaded = _load(stage, store, config, partition, exchanged)
     if partition and "events" in loaded and loaded["events"].is_empty() and not stage.remembers:
         return Done((), {})  # the first partition's funnel has every count, of no rows too
     for frames in _slices(stage, loaded):
@@ -126,7 +159,13 @@ def _partition_of(column: str, partitions: int) -> pl.Expr:
     return pl.col(column).str.slice(0, 4).str.to_integer(base=16) % partitions
 
 
-def _load(stage: Stage, store: Store, config: Config, partition: int | None) -> dict[str, pl.DataFrame]:
+def _load(
+    stage: Stage,
+    store: Store,
+    config: Config,
+    partition: int | None,
+    exchanged: Mapping[str, Mapping[int, pl.DataFrame]],
+) -> dict[str, pl.DataFrame]:
     frames = {}
     for table in stage.needs:
         snapshot = store.current(stage_of(table))
@@ -145,6 +184,8 @@ def _load(stage: Stage, store: Store, config: Config, partition: int | None) -> 
             frames[table] = store.read(parts, table).collect()  # the output of a stage over all is small
         elif stage.by == "conversation":
             frames[table] = store.read([p for p in parts if partition in {None, p.partition}], table).collect()
+        elif partition is not None and table in exchanged:
+            frames[table] = exchanged[table][partition].sort(list(TABLES[table].key))
         else:
             lazy = _of_tasks(store, table, parts, partition)
             frames[table] = lazy.sort(list(TABLES[table].key)).collect()
@@ -166,13 +207,13 @@ def _refuse_other_partitions(store: Store, needed: Snapshot) -> None:
 
 
 def _of_tasks(store: Store, table: str, parts: Sequence[Part], partition: int | None) -> pl.LazyFrame:
-    """Return the rows of a partition's tasks; what was recorded before tasks were known is read through `tasks`."""
-    here = pl.lit(value=True) if partition is None else _partition_of("task_id", store.partitions) == partition
+    """Return the rows of a partition's tasks; of all, what was recorded before tasks were known is under its task."""
     if made_by(table) == "task":
         return store.read([p for p in parts if partition in {None, p.partition}], table)
-    if table not in RECORDED:
-        return store.read(parts, table).filter(here)
-    return follow_tasks(store.read(parts, table), store.table("tasks", "tasks").filter(here))
+    if table in RECORDED:
+        return follow_tasks(store.read(parts, table), store.table("tasks", "tasks"))
+    here = pl.lit(value=True) if partition is None else _partition_of("task_id", store.partitions) == partition
+    return store.read(parts, table).filter(here)
 
 
 def _events(
@@ -197,7 +238,8 @@ def _events(
     moved = pl.col("event_id").is_in(links["event_id"].drop_nulls().implode())
     joined = links.filter(pl.col("event_id").is_null())["source"]
     stays = recorded(here).filter(~moved & ~pl.col("conversation_id").is_in(joined.implode()))
-    comes = recorded(parts).filter(
+    sources = {store.partition(name) for name in coming["source"]}
+    comes = recorded([p for p in parts if p.partition in sources]).filter(
         pl.col("event_id").is_in(coming["event_id"].drop_nulls().implode())
         | (~moved & pl.col("conversation_id").is_in(coming.filter(pl.col("event_id").is_null())["source"].implode()))
     )

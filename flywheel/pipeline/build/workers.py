@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from concurrent.futures.process import BrokenProcessPool
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -22,7 +23,7 @@ from flywheel.io.cluster import ClusterTasks
 from flywheel.io.places import Folder
 from flywheel.io.processes import Processes
 from flywheel.io.safe_path import can_start_safely
-from flywheel.pipeline.build.partition import SLICE, Done, make_partition
+from flywheel.pipeline.build.partition import SLICE, TOGETHER, Done, make_partitions
 from flywheel.pipeline.build.registry import STAGES, Stage, stage_of
 from flywheel.pipeline.cluster import cluster_of
 from flywheel.store import Store
@@ -63,20 +64,34 @@ class Workers:
             StoreError: a process died.
             ClusterError: the cluster cannot be reached, or lost a task.
         """
-        numbers: list[int | None] = [*range(self._store.partitions if stage.by != "all" else 1)]
-        workers = min(self._workers(stage), len(numbers))
+        count = self._store.partitions if stage.by != "all" else 1
+        workers = min(self._workers(stage), count)
         if workers < 2 and (self._cluster is None or stage.by == "all"):  # noqa: PLR2004
-            for number in [None] if stage.by != "all" and self._rows(stage) <= SLICE else numbers:
-                yield make_partition(stage, self._store, self._config, self._project, number)
+            whole = stage.by != "all" and self._rows(stage) <= SLICE
+            for numbers in [[None]] if whole else self._groups(stage, count, 1):
+                yield from make_partitions(stage, self._store, self._config, self._project, numbers)
             return
         try:
             current = {name: (self._store.numbers(name) or [0])[-1] for name in self._store.stages()}
-            yield from self._started(workers).map(_work, [(stage.name, number, current) for number in numbers])
+            pool = self._started(workers)
+            groups = self._groups(stage, count, pool.size if isinstance(pool, ClusterTasks) else workers)
+            yield from chain.from_iterable(pool.map(_work, [(stage.name, group, current) for group in groups]))
         except BrokenProcessPool:
             raise StoreError(
                 f"a process that built `{stage.name}` died",
                 hint="it was killed, perhaps for lack of memory; set build.workers to a smaller number",
             ) from None
+
+    def _groups(self, stage: Stage, count: int, workers: int) -> list[Sequence[int]]:
+        """Return the partitions in the groups that are made one after the other by one worker.
+
+        A task's episodes lie in the parts of all partitions, so that whoever makes a partition reads all of them: as
+        many as memory holds are made of one reading, and no worker is without.
+        """
+        size = 1
+        if stage.by == "task":
+            size = max(1, min(-(-count // max(workers, 1)), TOGETHER * count // max(self._rows(stage), 1)))
+        return [range(first, min(first + size, count)) for first in range(0, count, size)]
 
     def _workers(self, stage: Stage) -> int:
         if not can_start_safely():
@@ -114,10 +129,10 @@ def _begin(place: Folder, config: Config, project: Path) -> None:
     _prepared = Store(place), config, project
 
 
-def _work(job: tuple[str, int, Mapping[str, int]]) -> Done:
+def _work(job: tuple[str, Sequence[int], Mapping[str, int]]) -> list[Done]:
     if _prepared is None:
         raise RuntimeError("the worker was not prepared")
-    name, number, current = job
+    name, numbers, current = job
     _prepared[0].hold(current)
     stage = next(stage for stage in STAGES if stage.name == name)
-    return make_partition(stage, *_prepared, number)
+    return list(make_partitions(stage, *_prepared, numbers))

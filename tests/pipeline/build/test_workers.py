@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from flywheel import Project
 from flywheel.config import Config
 from flywheel.errors import ExtensionError, StoreError
 from flywheel.pipeline.build.registry import STAGES
+from flywheel.store import Part, Store
 
 BROKEN = """
 def lonely(episodes, steps, events, cfg):
@@ -25,6 +28,12 @@ def ingested(tmp_path_factory: pytest.TempPathFactory, sample_logs: Path) -> Pat
         shutil.copy(sample_logs / name, folder / "logs")
     Project(folder).ingest()
     return folder
+
+
+def current(project: Project, stage: str, table: str) -> list[Part]:
+    snapshot = project.store.current(stage)
+    assert snapshot is not None
+    return [part for part in snapshot.parts if part.table == table]
 
 
 def parts(folder: Path, config: Config | None = None) -> dict[str, list[str]]:
@@ -46,6 +55,32 @@ def test_slices_and_processes_change_no_byte(ingested: Path, monkeypatch: pytest
     monkeypatch.setattr("flywheel.pipeline.build.workers.SLICE", 50)  # the tasks of one partition at a time
     assert parts(ingested) == whole
     assert parts(ingested, Config.model_validate({"build": {"workers": 2}})) == whole
+
+
+def test_what_lies_by_conversation_is_read_once_for_many_partitions(
+    ingested: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = Project(shutil.copytree(ingested, tmp_path / "p"))
+    project.repartition(8)
+    monkeypatch.setattr("flywheel.pipeline.build.workers.SLICE", 0)  # as if there were many rows
+    reads, paths = Counter[str](), Store.paths
+
+    def counting(store: Store, parts: Iterable[Part], table: str) -> list[Path]:
+        read = paths(store, parts, table)
+        reads[table] += sum(path.stat().st_size for path in read)
+        return read
+
+    monkeypatch.setattr(Store, "paths", counting)
+    together = parts(project.folder)
+    for table in ("episodes", "steps"):
+        size = sum(part.size_bytes for part in current(project, "episodes", table))
+        assert 0 < reads[table] <= size * sum(table in stage.needs for stage in STAGES), table
+    reads.clear()
+    monkeypatch.setattr("flywheel.pipeline.build.workers.TOGETHER", 1)  # one partition at a time
+    assert parts(project.folder) == together
+    for table in ("episodes", "steps"):
+        size = sum(part.size_bytes for part in current(project, "episodes", table))
+        assert reads[table] > 8 * size * sum(table in stage.needs for stage in STAGES if stage.by == "task"), table
 
 
 def test_the_number_of_processes_makes_nothing_stale(ingested: Path) -> None:
