@@ -277,7 +277,7 @@ def reads(size: int, partitions: int) -> None:
             print(f"  {stage.name}: {read / 1e6:.1f} MB of {once / 1e6:.1f} MB, {read / once:.1f} times")
         read = 0
 
-    Store.paths, workers.SLICE = counting, 0  # type: ignore[method-assign]
+    Store.paths, workers.SLICE = counting, 0  # type: ignore[assignment, attr-defined, method-assign]
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder), partitions)
         fill(store, size)
