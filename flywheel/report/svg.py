@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 
 from flywheel.report.text import clean
 
@@ -31,7 +32,7 @@ _CLASSES = {
     FOURTH: "fourth",
 }
 BROKEN = "3 3"  # the dashes of a line that only helps
-_FONT = "9"
+_FONT, _LETTER = "9", 5.2  # pixels of a text's height, and of a digit with what is around it
 _TICK, _BELOW = 3.5, 14.0  # a tick's length; from an axis to the middle of its tick labels
 _STEPS = {1.0: 0, 2.0: 0, 2.5: -1, 5.0: 0, 10.0: 1, 20.0: 1}  # round steps: decimal exponents of their last digits
 _PLAIN = range(-4, 6)  # decimal exponents of numbers that are written without one
@@ -176,7 +177,7 @@ class Panel:
         """Draw the axis below, its ticks with their labels, and its title."""
         bottom = self.top + self.height
         self.drawing.line([(self.left, bottom), (self.left + self.width, bottom)], LINE, 0.8)
-        for value, label in ticks:
+        for value, label in self._apart(list(ticks)):
             x = self.x(value)
             if grid:
                 self.drawing.line([(x, self.top), (x, bottom)], LINE, 0.5, opacity=0.4)
@@ -184,6 +185,14 @@ class Panel:
             self.drawing.text((x, bottom + _BELOW), label, anchor="middle")
         if title:
             self.drawing.text((self.left + self.width / 2, bottom + 2 * _BELOW), title, anchor="middle")
+
+    def _apart(self, ticks: list[tuple[float, str]]) -> list[tuple[float, str]]:
+        """Leave out every second tick until no two labels touch; zero stays, where there is one."""
+        least = _LETTER * (1 + max((len(label) for _, label in ticks), default=0))
+        if all(self.x(right) - self.x(left) >= least for (left, _), (right, _) in pairwise(ticks)):
+            return ticks
+        zero = next((n for n, (value, _) in enumerate(ticks) if not value), 0)
+        return self._apart(ticks[zero % 2 :: 2])
 
     def axis_left(self, ticks: Iterable[tuple[float, str]], *, title: str = "", grid: bool = False) -> None:
         """Draw the axis at the left, its ticks with their labels, and its title."""

@@ -78,6 +78,16 @@ def test_ticks_are_few_round_and_evenly_apart(between: tuple[float, float], labe
     assert [label for _, label in ticks(between, 3)] == labels
 
 
+def test_labels_of_an_axis_never_touch_and_zero_stays() -> None:
+    """Five labels such as -0.04 once ran into one another below a plot as wide as a phone."""
+    drawing = Drawing(281, 60, "narrow")
+    panel = Panel(drawing, 104, 7, 100, 20, (-0.05, 0.05), up=(0, 1))
+    panel.axis_below(ticks(panel.across, 5))
+
+    labels = [text.split(">")[1].split("<")[0] for text in drawing.svg().split("<text")[1:]]
+    assert labels == ["\u22120.04", "0", "0.04"]
+
+
 @pytest.mark.parametrize(
     "values", [[0.0], [5.0, 5.0], [1e300], [-1e-300], [-1.7e308, 1.7e308], [math.nan], [1e-320, 0]]
 )
