@@ -253,14 +253,17 @@ def is_of_hub(cfg: ModelConfig) -> bool:
 def seen_from(cfg: ModelConfig, folder: Path) -> str:
     """Return what other software that runs in `folder` loads the base model by: a hub's name, or a way to its files.
 
-    The way is relative unless the configuration has an absolute one, so that it names no home.
+    The way is relative where the configuration's is, so that a project with its base can be moved; a folder that was
+    unpacked into the cache is named as a whole.
 
     Raises:
         FlywheelError: there is no such model here, or it has no safetensors weights.
     """
     if is_of_hub(cfg) or (Path(cfg.base).is_absolute() and Path(cfg.base).suffix != ".gguf"):
         return cfg.base
-    return os.path.relpath(base_folder(cfg).resolve(), folder.resolve())
+    files = base_folder(cfg).resolve()
+    unpacked = cfg.base == EMBEDDED or files != Path(cfg.base).expanduser().resolve()
+    return str(files) if unpacked else os.path.relpath(files, folder.resolve())
 
 
 @contextlib.contextmanager

@@ -48,7 +48,7 @@ Made from {inputs}.
 """
 
 _TOKENS = (
-    "Tokens and texts are those of `{model}`, {rendering}. Train that model: the masks are for its tokens.",
+    "Tokens and texts are those of `{model}` ({rendering}). Train that model: the masks are for its tokens.",
     "Commands and launch files, run in this folder, load it from `{weights}`.",
     "Nothing is cut: the longest row has {longest:,} tokens, and the launch files allow as many.",
 )
