@@ -308,7 +308,9 @@ def build(
     lines = columns(rows, right=(3,))
     if current.out.verbose:
         lines = [x for s, line in zip(answer.stages, lines, strict=True) for x in (line, *funnel_lines(s.funnel))]
-    current.out.result([*lines, *_error_lines(answer.stages), "next  flywheel plan"], answer)
+    empty = any(s.stage == "episodes" and s.state != "never" and not any(s.rows.values()) for s in answer.stages)
+    after = "next  flywheel ingest LOGS" if empty else "next  flywheel plan"
+    current.out.result([*lines, *_error_lines(answer.stages), after], answer)
     if detailed and all(s.state == "fresh" for s in answer.stages):
         raise typer.Exit(99)
 

@@ -250,4 +250,6 @@ def _cost(now: ReportCost, before: ReportCost | None) -> list[str]:
             f"{name} {'not logged' if value is None else text(value)}"
             + (f" (before: {text(earlier)})" if earlier is not None else "")
         )
+    if all("not logged" in line for line in lines):
+        lines = ["neither dollars, tokens nor times are logged"]
     return [*lines, f"training {present.duration(now.train_s)}"] if now.train_s else lines

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 commands = typer.Typer()
 _GRADED = "scores between worst and best: their means are not rates; rewards.success_at sets a threshold"
+_MOST_ODDS = 5  # of a source, in its line; `--json` has all
 _SHOWN_CHARS = 700  # of one message on the terminal
 # Characters that control a terminal or the direction of text.
 _UNSAFE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
@@ -98,7 +101,7 @@ def _who_lines(a: RewardsAnswer) -> list[str]:
     if len(a.sources) > 1 and any(s.outcomes or s.claims or s.odds for s in a.sources):
         rows = [
             [s.source, f"{s.episodes:,}", f"{s.outcomes:,}", f"{s.claims:,}", f"{s.prior:.2f}",
-             ", ".join(f"{name} {odds:.1f}" for name, odds in s.odds.items())]
+             _odds(s.odds)]
             for s in a.sources
         ]  # fmt: skip
         head = ["source", "episodes", "outcomes", "claims", "prior", "odds ratios learned there"]
@@ -110,6 +113,13 @@ def _who_lines(a: RewardsAnswer) -> list[str]:
             f"  between {v.low:.0%} and {v.high:.0%} of all episodes succeeded, whoever chose whom to verify",
         ]
     return lines if len(lines) > 1 else []
+
+
+def _odds(learned: Mapping[str, float]) -> str:
+    """Return what a source's votes are worth, those furthest from nothing first: 'agreement(+) 6.3'."""
+    worth = sorted(learned.items(), key=lambda vote: (-abs(math.log(max(vote[1], 1e-9))), vote[0]))
+    shown = [f"{name[:-2]}({name[-1]}) {odds:.2g}" for name, odds in worth[:_MOST_ODDS]]
+    return ", ".join(shown) + (f" and {len(worth) - len(shown)} more" if len(worth) > len(shown) else "")
 
 
 def _signal_row(s: SignalRow) -> list[str]:

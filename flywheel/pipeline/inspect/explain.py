@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Any
 
 import polars as pl
@@ -309,11 +310,19 @@ def _episode(ctx: Context, record: Record) -> list[str]:
         lines += _waiting(record, belief)
         lines += _weight(outcome)
     lines += _costs_and_risks(record)
-    lines += [
-        f"  step {r['step']}: credit {r['value']:+.3f}, luck {r['luck']:+.3f}, {count(r['n_support'], 'episode')}"
-        for r in record["returns"]
-        if r["step"] is not None
-    ]
+    return lines + _credits([r for r in record["returns"] if r["step"] is not None])
+
+
+def _credits(returns: Sequence[Record]) -> list[str]:
+    """Return the credit of each step; neighbours that have the same are one line."""
+    lines = []
+    for credit, same in groupby(
+        returns,
+        lambda r: f"credit {r['value']:+.3f}, luck {r['luck']:+.3f}, {count(r['n_support'], 'episode')}",
+    ):
+        steps = [r["step"] for r in same]
+        name = f"step {steps[0]}" if len(steps) == 1 else f"steps {steps[0]} to {steps[-1]}, each"
+        lines.append(f"  {name}: {credit}")
     return lines
 
 
