@@ -60,6 +60,7 @@ class Night(Document):
     verdict: Verdict | None = Field(default=None, description="The gate's verdict on the round.")
     rules: dict[str, bool] = Field(default={}, description="Each rule of the gate, and whether it passed.")
     metric: MetricRow | None = Field(default=None, description="The primary metric, compared with the champion's.")
+    refused: str = Field(default="", description="Records in quarantine and files set aside tonight, in words.")
     failed_stage: str = Field(default="", description="The stage that failed.")
     error: str = Field(default="", description="Why, in the words of the command line.")
     hint: str = Field(default="", description="What to do about it.")

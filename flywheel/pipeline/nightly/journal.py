@@ -70,6 +70,10 @@ class Journal:
         """Record the round, what the night waits for, and where the page is."""
         self._change(round=number, missing=missing, page=page or self.night.page)
 
+    def refused(self, records: str) -> None:
+        """Record what was not read tonight."""
+        self._change(refused=records)
+
     def failed(self, stage: str, error: Exception, seconds: float) -> None:
         """Record that a stage failed; if not even this can be written, the stage's own error is what the user sees."""
         message, hint, outcome = f"unexpected {type(error).__name__}", "", ""
@@ -98,7 +102,8 @@ class Journal:
             rules={r.rule: r.passed for r in decision.rules} if decision else {},
             metric=present.primary_row(self._ctx.registry.report(decision.round)) if decision else None,
         )
-        self._change(text=f"{self.night.project}: {self._text(decision)}", next=self._next(decision))
+        unread = f"; {self.night.refused}" if self.night.refused else ""
+        self._change(text=f"{self.night.project}: {self._text(decision)}{unread}", next=self._next(decision))
         return self.night
 
     def end(self, *, over: bool) -> None:

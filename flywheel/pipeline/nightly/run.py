@@ -81,6 +81,7 @@ class _Run:
         aside = f", {count(len(read.set_aside), 'file')} set aside" if read.set_aside else ""
         aside += "".join(f", nothing of {source.source} stored" for source in read.refused)
         counts = f"{read.read:,} records, {read.events:,} new events, {read.duplicate:,} duplicate"
+        self.journal.refused(f"{bad:,} quarantined{aside}" if bad or aside else "")
         return f"{counts}, {bad:,} quarantined{aside}"
 
     def _train(self) -> str:
@@ -231,6 +232,7 @@ def _each(run: _Run, names: list[str], on_stage: Callable[[str, str], None], *, 
         try:
             done.append(run.step(stage))
         except Exception:
+            on_stage(stage, "failed")
             if "notify" in names and stage != "notify":
                 on_stage("notify", run.notify())
             run.journal.end(over=names[-1] == last)

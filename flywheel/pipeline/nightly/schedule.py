@@ -18,8 +18,10 @@ _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)\Z")
 
 _CRON = """\
 # flywheel: every night at {hour:02d}:{minute:02d}. Exit {held} is a gate that held: a normal night.
+# The log is .flywheel/nightly.log; cron mails its end only after a night that failed or found the project locked.
 # Add it with: flywheel schedule cron | (crontab -l 2>/dev/null; cat -) | crontab -
-{minute} {hour} * * * cd {folder} && mkdir -p .flywheel && {command} run {pipeline} >> {log} 2>&1
+{minute} {hour} * * * cd {folder} && mkdir -p .flywheel && {command} run {pipeline} >> {log} 2>&1 \
+|| [ $? = {held} ] || {{ tail -n 20 {log}; false; }}
 """
 
 _SYSTEMD = """\

@@ -63,7 +63,8 @@ def test_a_whole_night_is_told_once_and_over(project: Path) -> None:
     assert (night["outcome"], night["exit_code"], night["project"]) == ("done", 0, "shop")
     assert [s["state"] for s in night["stages"]] == ["done"] * len(_TABLES) + ["done", "running"]
     assert journal(project)["ended_at"] is not None
-    run(project)
+    (project / "logs" / "broken.jsonl").write_text("not json\n")
+    assert "1 file set aside" in run(project).text, "whoever is on call reads it in the sentence that is sent"
     assert journal(project)["night"] != night["night"]
 
 

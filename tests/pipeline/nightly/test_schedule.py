@@ -35,13 +35,14 @@ def test_the_crontab_line_runs_the_command_in_the_folder(tmp_path: Path, name: s
     minute, hour, *rest = line.split(" ", 5)
     done = subprocess.run(
         ["/bin/sh", "-c", rest[-1].replace("\\%", "%")], cwd="/", check=False,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "SHELL": "/bin/sh"},
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "SHELL": "/bin/sh"}, capture_output=True, text=True,
     )  # fmt: skip
 
     assert (minute, hour, rest[:3]) == ("5", "2", ["*", "*", "*"])
     assert "%" not in line.replace("\\%", "")
     assert done.returncode != 0  # there are no logs
     assert "error:" in (folder / ".flywheel" / "nightly.log").read_text()
+    assert "error:" in done.stdout, "cron mails what the line prints: a night that failed is not silent"
 
 
 def _crond() -> str | None:
