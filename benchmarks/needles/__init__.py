@@ -15,6 +15,7 @@ from .made import Family, Made
 from .more import MORE
 from .personal import PERSONAL
 from .places import PLACES
+from .production import THIRTEENTH
 from .published import ELEVENTH
 from .real import FOURTH, THIRD
 from .recognised import TWELFTH
@@ -36,6 +37,7 @@ __all__ = [
     "SIXTH",
     "TENTH",
     "THIRD",
+    "THIRTEENTH",
     "TWELFTH",
     "Family",
     "Made",
