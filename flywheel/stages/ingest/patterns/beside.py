@@ -17,7 +17,7 @@ from flywheel.stages.ingest.patterns.kinds import Find, Scan, digits_of
 _PHONE_WORDS = (
     r"phone|telephone|telefon|teléfono|telefono|téléphone|telefone|\btel\b|\btél\b|mobile|mobil\b|móv[ei]l"
     r"|mov[ei]l|\bhandy|rufnummer|durchwahl|festnetz"
-    r"|celular|\bcell\b|\bfax\b|whatsapp|\bsms\b|msisdn|portable|電話|携帯|手机|电话|手機|電話番号|फ़ोन|फोन|मोबाइल|전화"
+    r"|celular|\bcell(?:ulare|phone|ulaire)?\b|\bmob\b|\bkom\.|chiama\w{1,4}|lig(?:ar?|ue) para|dzwoni\w{0,4}|wa\.me|\bfax\b|whatsapp|\bsms\b|msisdn|portable|電話|携帯|手机|电话|手機|電話番号|फ़ोन|फोन|मोबाइल|전화"
     r"|휴대폰|тел\b|телефон|telefoon"
     r"|call(?:ed)? (?:me|us|him|her|them|back)|ring (?:me|us)|text me|reach(?:ed)?(?: me| us)?|erreichbar"
     r"|ruf\w* (?:mich|uns|sie)|contact(?: number| me| no)?"
@@ -26,13 +26,15 @@ _PHONE_WORDS = (
 )
 _TRIGGER_PHONES = (
     rf"(?i:phone|telef|teléf|téléph|mobil|móv[ei]l|mov[ei]l|handy|rufnummer|durchwahl|celular"
-    rf"|{START}(?:(?:t[eé]l|cell)[^a-z]|fax)|whatsapp|sms|msisdn|portable"
+    rf"|{START}(?:(?:t[eé]l|cell|mob)[^a-z]|fax)|cellula|cellphone|chiama|liga? para|ligue para|ligar para|dzwoni|kom\.|wa\.me|whatsapp|sms|msisdn|portable"
     r"|call (?:me|us|him|her|them|back)|ring (?:me|us)|reach|erreichbar|ruf |contact|number is|my number"
     r"|landline|dial |hotline|callback|ring mig|bel me|llámame|llamame|appelez|joignable|rückruf|meine nummer|natel|mobiel|τηλέφ|κινητ|telefax|mi número"
     rf"|erreich|{START}hp[^a-z])[^0-9]{{0,24}}[0-9]"
     r"|(?:電話|携帯|手机|电话|手機|फ़ोन|फोन|मोबाइल|전화|휴대폰|тел)[^0-9]{0,12}[0-9]"
 )
-_PHONE = re.compile(r"(?<![\w.+#$€£/=-])(?:\+|\(\+?)?[0-9](?:[ .()/-]{0,3}[0-9]){6,14}(?![\w/]|[.:-][0-9])")
+_PHONE = re.compile(
+    r"(?:(?<![0-9A-Za-zÀ-ɏ_.+#$€£/=-])|(?<=wa\.me/)|(?<=[a-zA-Z_]=))(?:\+|\(\+?)?[0-9](?:[ .()/-]{0,3}[0-9]){6,14}(?![0-9A-Za-zÀ-ɏ_/]|[.:-][0-9])"
+)
 _DATE = re.compile(
     r"(?:19|20)[0-9]{2}[-/.][0-9]{2}[-/.][0-9]{2}|[0-9]{2}[-/.][0-9]{2}[-/.](?:19|20)[0-9]{2}(?:[ T].*)?"
     r"|[0-9]+\.[0-9]+|(?:19|20)[0-9]{2}[-/][0-9]{2}[-/][0-9]{2}.*"
@@ -110,35 +112,52 @@ _LONG_NAMES = (
 # What such names are made of, where the name itself is not known: of whom or for what, then "number".
 _NUMBER = r"(?:number|nummer|no|nr|num|id|ids|código|codigo|code|kodas|kood|n[oº°]|n[uú]mero?|num[ée]ro|nomor|szám|číslo|broj|номер|番号|號|号|번호)"
 _ROOTS = (
-    r"(?:identi\w{0,12}|ident|assurance|assicura\w{0,8}|verzeker\w{0,6}|provider|beneficiary|foreigner|alien|patente|licenza|guida|arzt|kranken\w{0,20}|등록|면허|여권|cidad\w{0,6}|ciudadan\w{0,4}|citizen\w{0,4}|cittadin\w{0,4}|national|nacional|nazionale|personal|personnel|persona"
+    r"(?:identi\w{0,12}|ident|assurance|medical|patient|utente|matricule|rijbewijs|conduc\w{2,6}|habilita\w{2,6}|assicura\w{0,8}|verzeker\w{0,6}|provider|beneficiary|foreigner|alien|patente|licenza|guida|arzt|kranken\w{0,20}|등록|면허|여권|cidad\w{0,6}|ciudadan\w{0,4}|citizen\w{0,4}|cittadin\w{0,4}|national|nacional|nazionale|personal|personnel|persona"
     r"|segur\w{0,6}|securit\w|sécurité|social\w?|sociale|insurance|versichert?\w{0,16}|member|policy ?holder|medicaid|health|elector"
     r"|voter|resident|residence|tax\w{0,5}|fiscal\w{0,2}|driv\w{1,4}|licen[cs]e|licencia|führerschein|kennzeichen|carte|cartão|carta|tarjeta|osob\w{1,5}|asmens|isiku\w{0,6}"
     r"|dow[oó]d\w{0,2}|mati[cč]n\w|numeric|паспорт|серия|在留カード|身分證|身份)"
 )
 _MADE_NAMES = (
-    rf"{_ROOTS}(?: (?:de|del|do|da|du|des|der|card|la|el|of|i|e|и|osobist\w|{_ROOTS})){{0,3}}[ _-]?{_NUMBER}\b|{_NUMBER} (?:(?:de|del|da|do|d'|of|la|el) ?){{0,2}}{_ROOTS}(?:[ -][a-zà-ÿ]{{3,14}}(?=[ :]))?"
+    rf"{_ROOTS}(?: (?:de|del|do|da|du|des|der|di|della|van|card|la|el|of|i|e|и|record|osobist\w|(?:(?:d|dell|l)['\u2019])?{_ROOTS})){{0,3}}[ _-]?{_NUMBER}(?![a-zà-ÿ])|{_NUMBER} (?:(?:de|del|da|do|di|della|dell['\u2019]|d['\u2019]|of|la|el|van) ?){{0,2}}{_ROOTS}(?:[ -][a-zà-ÿ]{{3,14}}(?=[ :]))?"
     r"|clave (?:de )?elector|cart(?:ão|a) d[ei'] ?cidad\w+|dow[oó]d(?:u| osobist\w)?|my social\b|isikukood|asmens kodas|在留カード(?:番号)?|паспорт(?: серия)?(?: и номер)?"
-    r"|cod numeric personal|medicaid(?: id)?|seguro social|seguridad social|r\.č\.|sofi-?nummer"
+    r"|cod numeric personal|medicaid(?: id)?|seguro social|seguridad social|r\.č\.|sofi-?nummer|personnr|\bcpr\b|\bmy IC\b|fahrgestell\w*|bastidor|telaio|ת\\{0,2}[\"״]ז|บัตรประชาชน"
+)
+# Documents that are called by their name alone.
+_DOCUMENTS = (
+    r"personalausweis|ausweis(?:nummer|-nr)?|gesundheitskarte|rijbewijs|patente(?: di guida)?|permis(?: de conduire)?|cart[ae](?: nationale)? d['\u2019 ]identit[éàa]|carte vitale|tessera(?: sanitaria)?"
+    r"|tarjeta (?:sanitaria|de residencia)|cartão de cidadão|carteira de (?:motorista|identidade|trabalho|habilitação)|prawo jazdy|dow[oó]d osobisty|körkort|førerkort|kørekort|ajokortti|matricule(?: national)?"
+    r"|(?:dvla|driving|driver'?s?)[ _-]?licen[cs]e|health plan|medical record|身分證|身份證|身份证"
 )
 _SHORT_NAMES = (
     r"CNPJ|CPF|DNI|NIE|NIF|CIF|RUT|CUIT|CUIL|CURP|C\.C\.|AHV|AVS|SVNR|SV-Nr|CPR|HETU|RČ|OIB|TCKN|SNILS|INN"
     r"|UTR|NINO|EIN|ITIN|TIN|MBI|SIN|NAS|TFN|ABN|IRD|NRIC"
     r"|NSS|NUSS|PIS|PASEP|CNH|CNP|ЕГН|EGN|JMBG|UAN|UMID|NIN|BVN|A/C"
-    r"|HKID|EID|PESEL|NIP|REGON|BSN|NISS|INSZ|NIR|IdNr\.?|PPSN?|GSTIN|UTR|EPIC|IMEI|VIN|CF|C\.F\.|fnr"
+    r"|HKID|EID|PESEL|NIP|REGON|BSN|NISS|INSZ|NIR|IdNr\.?|PPSN?|GSTIN|UTR|EPIC|IMEI|VIN|MRN|OHIP|TAJ|CNI|SNS|RG|T\.C\.|CF|C\.F\.|fnr"
+)
+_LETTERS_AND_DIGITS = (
+    r"(?-i:(?=[A-Z]{0,6}[ ./-]?[A-Z]{0,4}[0-9])[0-9A-Z]{1,6}(?:[ ./-]{0,2}[0-9A-Z]{1,6}){1,8}(?:\([0-9A-Z]\))?)"
 )
 _NUMBERS = (
     _Number(
         "national_id",
         rf"(?:{_MADE_NAMES}|{_LONG_NAMES})|(?-i:(?<![A-Za-z0-9])(?:{_SHORT_NAMES})(?![A-Za-z0-9]))",
-        r"(?-i:(?=[A-Z]{0,6}[ ./-]?[A-Z]{0,4}[0-9])[0-9A-Z]{1,6}(?:[ ./-]{0,2}[0-9A-Z]{1,6}){1,8}(?:\([0-9A-Z]\))?)",
+        _LETTERS_AND_DIGITS,
         lambda text: _is_number(text) and len(text) <= _LONGEST_ID and not (_DAY.match(text) or _DATE.search(text)),
     ),
     _Number(
         "national_id",
-        r"kennzeichen|nummernschild|licen[cs]e plate|number plate|plate number|plaque d'immatriculation|matr[íi]cula|targa\b|plaka\b",
+        r"kennzeichen|nummernschild|licen[cs]e plate|number plate|plate number|plaque|immatriculation|kenteken|rejestracyj\w{1,3}|matr[íi]cula|targa\b|plaka\b",
         r"(?-i:[A-ZÄÖÜ0-9]{1,4}(?:[ -]?[A-Z0-9]{1,4}){1,4})",
         _is_plate,
-        ("kennzeichen", "schild", "plate", "plaque", "matr", "targa", "plaka"),
+        ("kennzeichen", "schild", "plate", "plaque", "matr", "targa", "plaka", "kenteken", "rejestr"),
+    ),
+    _Number(
+        "national_id",
+        _DOCUMENTS,
+        _LETTERS_AND_DIGITS,
+        lambda text: (
+            _is_passport(text) and len(text) in range(7, 21) and not (_DAY.fullmatch(text) or _DATE.search(text))
+        ),
     ),
     _Number("national_id", r"medicaid|member id", r"[A-Z]{0,3}[0-9]{5,12}[A-Z]?", bool, ("medicaid", "member id")),
     _Number("national_id", r"\brfc\b", r"[A-Z]{3,4}[0-9]{6}[A-Z0-9]{3}", bool, ("rfc",)),
@@ -197,10 +216,11 @@ _NUMBERS = (
     _Number(
         "account",
         r"bank[ _-]?(?:account|acct)|account[ _-]?(?:number|no)\b(?=[^\n]{0,60}(?:routing|bank|sort code|iban"
-        r"|bic|swift))|kontonummer|konto-?nr|checking account|savings account|sort[ _-]?code",
-        r"[0-9](?:[ -]?[0-9]){5,16}",
+        r"|bic|swift))|kontonummer|konto-?nr|\bkto\b|checking account|savings account|sort[ _-]?code|\ba/c no|\bclabe\b(?: interbancaria)?"
+        r"|(?:routing|sort code|transit|bank|branch|swift|bic|ifsc)\b[^\n]{0,48}\bacc(?:oun)?t(?: (?:no|number)\b)?|account[ _-]?(?:no|number)\b(?=[^\n]{0,40}\bifsc\b)",
+        r"[0-9](?:[ -]?[0-9]){5,17}",
         _has_digits(6),
-        ("bank", "account", "konto", "sort"),
+        ("bank", "account", "konto", "kto", "sort", "a/c", "clabe", "acct"),
     ),
     _Number(
         "secret",
@@ -250,7 +270,10 @@ def phones(text: str, name: str) -> Iterator[Find]:
         before = text[max(0, match.start() - _FAR) : match.start()]
         if _WEAK_BEFORE.search(before) and not (match[0][0] in "+0" and len(digits) > _PASSPORT):
             continue  # a printer's model, a horse's power
-        if named or (_PHONE_BEFORE.search(before) and not _OTHER_BEFORE.search(before)):
+        said = _PHONE_BEFORE.search(before)
+        if before.endswith("=") and not (said and said["between"] == "="):
+            continue  # the value of another name
+        if named or (said and not _OTHER_BEFORE.search(before)):
             yield Find(digits, match.start(), match.end())
 
 
@@ -285,7 +308,7 @@ def _normal(number: _Number, text: str) -> str:
 _LONG_TRIGGER = _LONG_NAMES.replace(r"\b", "").replace(r"\w*", "").replace(r"\s", " ")
 _MADE_TRIGGER = (
     r"ident|assurance|assicura|verzeker|provider|beneficiary|foreigner|alien|patente|licenza|arzt|kranken|등록|면허|여권|cidad|ciudad|citizen|cittad|nacional|national|nazional|person|segur|securit|social|insur|versicher|member|holder|medicaid|elector|voter"
-    r"|resident|fiscal|kennzeich|nummernschild|[ _-]plate|plate number|plaka|plaque d|matr[ií]cula|isiku|asmens|dow[oó]d|matičn|numeric|паспорт|在留|身分|身份|osob|r\.č|sofi-?nummer"
+    r"|resident|fiscal|kennzeich|nummernschild|[ _-]plate|plate number|plaka|plaque|targa|kenteken|rejestr|immatric|tessera|patient|medical|utente|rijbewijs|conduc|habilita|ausweis|gesundheitsk|permis|tarjeta|carteira|vitale|prawo jazdy|körkort|førerkort|kørekort|ajokort|health plan|dvla|driv|身份證|personnr|cpr|my ic |fahrgestell|bastidor|telaio|ת.{1,4}ז |บัตรประชาชน|matr[ií]cula|isiku|asmens|dow[oó]d|matičn|numeric|паспорт|在留|身分|身份|osob|r\.č|sofi-?nummer"
 )
 _TRIGGER_IDS = (
     r"(?i:passport|reisepass|passnummer|pass-nr|passeport|pasaporte|passap|paspoort|licen[cs]e|hrerschein"
@@ -299,7 +322,7 @@ PHONED = Scan("phone", _TRIGGER_PHONES, phones, hint=WORDS, numbers=_PHONE_NAMED
 ANNOUNCED = Scan("national_id", _TRIGGER_IDS, partial(numbers, "national_id"), hint=WORDS)
 ACCOUNT = Scan(
     "account",
-    rf"(?i:routing|{START_OF_SHORT}(?:aba|rtn)[^a-z0-9]|transit n|kontonummer|konto-?nr|account"
+    rf"(?i:routing|{START_OF_SHORT}(?:aba|rtn)[^a-z0-9]|transit n|kontonummer|konto-?nr|kto[^a-z]|account|a/c no|clabe|acct"
     rf"|sort.?code).{{0,40}}[0-9]{{2}}",
     partial(numbers, "account"),
     hint=WORDS,

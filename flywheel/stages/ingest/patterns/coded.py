@@ -37,7 +37,7 @@ _ESCAPE = re.compile(
 )
 # The same as polars finds it in JSON: an escape that is more than a space in an address, a character next to another.
 ESCAPED = (
-    r"[0-9]%20[0-9]|%(?:25)*(?:2[1-9A-Fa-f]|[3-7][0-9A-Fa-f])|&(?:#[0-9xX]|[a-z]{2,6};)|\\(?:u[0-9a-fA-F]{2}|x[2-7c-e]|u\{|U0000|00[02-7])"
+    r"[0-9]%20[0-9]|%(?:25)*(?:2[1-9A-Fa-f]|[3-7][0-9A-Fa-f]|EF%B[CD])|&(?:#[0-9xX]|[a-z]{2,6};)|\\(?:u[0-9a-fA-F]{2}|x[2-7c-e]|u\{|U0000|00[02-7])"
     rf"|[0-9A-Za-z@._:-][{_ZERO}]|[{_ZERO}][0-9A-Za-z@._:-]|[{_WIDE}{_FOREIGN}]{{2}}|[0-9][{_SPACES}{_DASHES}][0-9A-Za-z]|[A-Za-z][{_SPACES}{_DASHES}][0-9]"
     r"|=[2-7][0-9A-F]=[2-7][0-9A-F]=|=3[AD]|=40|\\[01][0-7][0-7]\\+[01][0-7]|=\\n[^\\ ]|\\[01][0-7][0-7]\\"
 )
@@ -48,7 +48,7 @@ _PAIR = "[2-7][0-9A-Fa-f]"
 _EIGHT = "[A-Za-z0-9+/][AQgw][AB][A-Za-z0-9+/]A[C-H][AEIMQUYcgkosw048]A"
 BLOB_TRIGGER = (
     rf"(?:{_FOUR}){{4}}|(?:{_PAIR}){{10}}|(?:{_EIGHT}){{3}}|(?:A[A-Za-z0-9+/][A-Za-z0-9+/]{{2}}A[A-Za-z0-9+/]{{3}}){{3}}|(?:{_PAIR}00){{4}}|(?:00{_PAIR}){{4}}"
-    rf"|(?:{_PAIR}[ :-]){{6}}|0x{_PAIR}[, ]{{1,2}}0x{_PAIR}|(?:[1-9][0-9][0-9]?, ?){{6}}|[0-9] 1[0-2][0-9] [1-9][0-9]|<~[!-~]|[A-Z2-7]{{24}}|(?i:chrw?)\([0-9]|begin [0-7]{{3}} [^ ]|[01]{{8}} [01]{{8}}|H4sI|eJ[wxyz][A-Za-z0-9+/]{{8}}|eN[a-z][A-Za-z0-9+/]{{8}}"
+    rf"|(?:{_PAIR}[ :-]){{6}}|0x{_PAIR}[, ]{{1,2}}0x{_PAIR}|(?:[1-9][0-9][0-9]?, ?){{6}}|[0-9] 1[0-2][0-9] [1-9][0-9]|<~[!-~]|[A-Z2-7]{{24}}|(?i:chrw?)\([0-9]|begin [0-7]{{3}} [^ ]|[01]{{8}} [01]{{8}}|H4sI|1f8b08|\?[bB]\?|eJ[wxyz][A-Za-z0-9+/]{{8}}|eN[a-z][A-Za-z0-9+/]{{8}}"
 )
 _WIDE_BASE64 = re.compile(rf"(?:{_EIGHT}){{3,8192}}[A-Za-z0-9+/]{{0,7}}={{0,2}}")
 _BASE64 = re.compile(
@@ -56,6 +56,7 @@ _BASE64 = re.compile(
 )
 _HEX = re.compile(r"(?<![0-9A-Za-z])(?:0[xX]|\\+x)?(?P<hex>(?:[0-9a-f]{2}){10,}|(?:[0-9A-F]{2}){10,})(?![0-9A-Za-z])")
 _OF_MAIL, _RUN = re.compile(r"=(?:3D|2E|C3=[89AB][0-9A-F])"), re.compile(r"[A-Za-z0-9+/=]{20}\Z")
+_UNIT = re.compile(r"\\[ux][0-9A-Fa-f]{2,4}\Z")
 _OCTAL = re.compile(r"\\+([0-7]{3})")
 _BASE32 = re.compile(r"(?<![A-Za-z0-9])(?:[A-Z2-7]{24,8192}|[a-z2-7]{36,8192})={0,6}(?![A-Za-z0-9])")
 # Bytes in a list or in pairs, as dumps and debuggers print them; lines of base64 as mail has them.
@@ -72,9 +73,12 @@ _ONE_BYTE = re.compile(
     r"\n[0-9A-Fa-f]{4,16}:?[ ]{1,3}|\|[^\n]{0,16}\||(?:0x)?(?P<byte>[0-9A-Fa-f]{2,3})(?![0-9A-Fa-f])"
 )
 # What is between the lines of one text: an end of line, also as JSON writes it, a quote before and after it.
-_JOINT = r"(?:\\{0,4}[\"'](?:[,+][ ]?|[ ])?)?(?:\r?\n|(?:\\{1,4}r)?\\{1,4}n)[ ]{0,12}(?:>[ ]?){0,3}(?:\\{0,4}[\"'])?|[\"'][ ]?[,+]?[ ]?[\"']"
+_JOINT = r"\?=(?:\r?\n|\\{1,4}n)?[ \t]{0,8}=\?[\w-]{1,20}\?[bB]\?|(?:[ ]\\{1,4})?(?:\\{0,4}[\"'](?:[,+][ ]?|[ ])?)?(?:\r?\n|(?:\\{1,4}r)?\\{1,4}n)[ ]{0,12}(?:>[ ]?){0,3}(?:\\{0,4}[\"'])?|[\"'][ ]?[,+]?[ ]?[\"']"
 _IS_JOINT = re.compile(_JOINT)
 _LINES = re.compile(rf"(?:[A-Za-z0-9+/_-]{{16,76}}(?:{_JOINT})){{1,4096}}[A-Za-z0-9+/_-]{{2,76}}={{0,2}}")
+_MIME = re.compile(
+    rf"(?<=\?[bB]\?)(?:[A-Za-z0-9+/]{{4,76}}={{0,2}}(?:{_JOINT})){{1,1024}}[A-Za-z0-9+/]{{2,76}}={{0,2}}(?=\?=)"
+)
 _HEX_LINES = re.compile(
     rf"(?:(?<![0-9A-Za-z])|(?<=\\n))(?:[0-9a-f]{{32,64}}(?:{_JOINT})){{1,4096}}[0-9a-f]{{2,64}}(?![0-9A-Za-z])"
 )
@@ -82,7 +86,7 @@ _BASE85 = re.compile(r"<~(?P<run>[!-u\sz]{10,65536})~>")
 _PACKED = re.compile(r"(?<![A-Za-z0-9+/])(?:H4sI|eJ[wxyz]|eN[a-z]|eA[EF])[A-Za-z0-9+/]{16,65536}={0,2}")
 _UUENCODED = re.compile(r"(?<!\w)begin [0-7]{3} [^\n]{1,255}\n(?P<run>(?:[ -`]{1,62}\n){1,4096}?)[ `]?\n?end")
 _PRINTABLE = 0.9
-_MOST_BLOB = 1 << 16
+_MOST_BLOB, _GZIP = 1 << 16, b"\x1f\x8b\x08"
 
 
 class View(NamedTuple):
@@ -121,6 +125,9 @@ def blobs(text: str) -> Iterator[View]:
 
 def _from_hex(match: re.Match[str]) -> Iterator[View]:
     at, raw = match.start("hex"), bytes.fromhex(match["hex"])
+    if raw.startswith(_GZIP):
+        yield from _whole(_inflated(raw), match)
+        return
     yield from _plain(raw, [(place, place + 2) for place in range(at, at + 2 * len(raw), 2)])
 
 
@@ -167,8 +174,15 @@ def _unpacked(run: str) -> bytes:
     """Return what a gzip or zlib stream in base64 holds, as far as it may be looked at."""
     run = run.rstrip("=")
     try:
-        return zlib.decompressobj(wbits=47).decompress(b64decode(run + "=" * (-len(run) % 4)), _MOST_BLOB)
-    except (binascii.Error, zlib.error):
+        return _inflated(b64decode(run + "=" * (-len(run) % 4)))
+    except binascii.Error:
+        return b""
+
+
+def _inflated(raw: bytes) -> bytes:
+    try:
+        return zlib.decompressobj(wbits=47).decompress(raw, _MOST_BLOB)
+    except zlib.error:
         return b""
 
 
@@ -270,8 +284,7 @@ def _parts(match: re.Match[str]) -> list[tuple[str, int, int]] | None:  # noqa: 
         char = html.unescape(text)
         return None if char == text else [(char, 0, size)]
     if code := match["code"] or match["unit"] or match["braced"] or match["long"] or match["css"]:
-        char = chr(int(code, 16)) if int(code, 16) <= sys.maxunicode else ""
-        return None if "\ud800" <= char <= "\udfff" or char in '"\\' else [(char, 0, size)]
+        return _of_code(int(code, 16), match)
     if match["printable"]:
         if text[1] in "\r\n":  # a line that goes on, in mail alone
             run = _RUN.search(match.string, max(0, match.start() - 40), match.start())
@@ -285,6 +298,18 @@ def _parts(match: re.Match[str]) -> list[tuple[str, int, int]] | None:  # noqa: 
         digit = unicodedata.digit(text, None)
         return [(str(digit) if digit is not None else unicodedata.normalize("NFKC", text), 0, size)]
     return [(" " if match["space"] else "." if text in "\u00b7\u2024\u2027" else "-", 0, size)]
+
+
+def _of_code(code: int, match: re.Match[str]) -> list[tuple[str, int, int]] | None:
+    char = chr(code) if code <= sys.maxunicode else ""
+    ends_json = char in '"\\' and not _is_within(match)
+    return None if "\ud800" <= char <= "\udfff" or ends_json else [(char, 0, len(match[0]))]
+
+
+def _is_within(match: re.Match[str]) -> bool:
+    """Whether escapes are before and after one: all of a text is written so, and a quote of it ends no JSON."""
+    before = _UNIT.search(match.string, max(0, match.start() - 12), match.start())
+    return before is not None and match.string[match.end() : match.end() + 1] == "\\"
 
 
 def _of_units(text: str) -> list[tuple[str, int, int]] | None:
@@ -350,7 +375,7 @@ def _is_text(raw: bytes) -> bool:
 _WRITINGS = (
     (_BASE64, _from_base64), (_WIDE_BASE64, _from_utf16), (_HEX, _from_hex), (_BYTES, _from_bytes), (_SPELT, _from_spelt),
     (_BASE32, lambda match: _whole(_from_base32(match[0]), match)), (_PACKED, lambda match: _whole(_unpacked(match[0]), match)),
-    (_LINES, _from_lines), (_HEX_LINES, _from_hex_lines), (_BASE85, lambda match: _whole(_from_base85(match["run"]), match)),
+    (_LINES, _from_lines), (_MIME, _from_lines), (_HEX_LINES, _from_hex_lines), (_BASE85, lambda match: _whole(_from_base85(match["run"]), match)),
     (_UUENCODED, lambda match: _whole(_from_uuencoded(match["run"]), match)),
 )  # fmt: skip
 # Not kinds of data: they tell in which payloads texts have to be decoded.

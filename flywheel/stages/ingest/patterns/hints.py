@@ -94,7 +94,9 @@ _PARTS = (
     " passport reisepass passeport pasaporte passap paspoort 护照 パスポート licen hrerschein permis income"
     " medicare curp routing konto account st.nr st.-nr versicherung ausweis perso-nr fødsel cpr henkil"
     " hetu rodné rijksreg contribu kimlik снилс инн паспорт cedula cédula emirates teudat mykad เลข imei"
-    " chassis assurance assicura verzeker beneficiary foreigner patente arzt kranken 등록 면허 여권"
+    " kenteken rejestrac immatric tessera patient medical utente rijbewijs conduc habilita gesundheitsk tarjeta carteira vitale jazdy"
+    " körkort førerkort kørekort ajokort dvla driver driving personnr fahrgestell bastidor telaio บัตรประชาชน clabe cellula cellphone chiama"
+    " dzwoni wa.me chassis assurance assicura verzeker beneficiary foreigner patente arzt kranken 등록 면허 여권"
     " _plate -plate seplate plaka plaque matríc matric targa cidad ciudad cittad nacional national nazional segur securit elector voter holder medicaid fiscal kennzeich isiku asmens dowód"
     " dowod matičn паспорт 在留 身分 osobist osobní member"
     # telephones
@@ -142,6 +144,19 @@ _PHRASES = (
     "call her",
     "call them",
     "call back",
+    "liga para",
+    "ligar para",
+    "ligue para",
+    'ת\\"ז',
+    "health plan",
+    "my ic ",
+    "add-mask",
+    "/magic",
+    "/invite",
+    "/verify",
+    "/confirm",
+    "/activate",
+    "/reset",
     "called ",
     "ring me",
     "ring us",
@@ -160,8 +175,8 @@ _ALONE = (
     r"pin|cv[vc]2?|sas|tin|dni|nif|nie|nir|cpf|bsn|rrn|dl|pan|itin|ein|mbi|nhs|sin|tfn|rfc|ird|vin|tel|tél|fax|sms|cell"
 )
 _ALONE_AND_SHORT = (
-    r"aba|rtn|cnpj|cif|rut|cuit|cuil|c\.c|ahv|avs|svnr|sv-nr|rč|oib|tckn|snils|inn|utr|nas|abn|nric|hkid"
-    r"|eid|nip|regon|niss|insz|ppsn?|cf|c\.f|fnr|nss|nuss|pis|pasep|cnh|cnp|егн|egn|jmbg|uan|umid|nin|bvn|ic|a/c|hp"
+    r"ww|aba|rtn|cnpj|cif|rut|cuit|cuil|c\.c|ahv|avs|svnr|sv-nr|rč|oib|tckn|snils|inn|utr|nas|abn|nric|hkid"
+    r"|eid|mob|kto|mrn|ohip|taj|cni|sns|rg|nip|regon|niss|insz|ppsn?|cf|c\.f|fnr|nss|nuss|pis|pasep|cnh|cnp|егн|egn|jmbg|uan|umid|nin|bvn|ic|a/c|hp"
     r"|rp|kdf|crypt|pat|clé|log[ _-]?[io]n|sign[ _-]?in"
 )
 _KNOWN_SHORT = {*_ALONE.split("|"), *_ALONE_AND_SHORT.split("|")}

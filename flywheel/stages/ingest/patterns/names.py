@@ -20,12 +20,10 @@ _SUFFIX = (
     r"(?:[-_ ]?(?i:[0-9]{1,2}|value|text|plain(?:text)?|raw|confirm(?:ation|ed)?|again|repeat|new|old|current|base"
     r"|prod(?:uction)?|dev|staging|test|b64|base64|enc(?:oded|rypted)?|str(?:ing)?|env|default|field|input|box))"
 )
-_GLUED = (
-    r"(?:pg|mysql|my|user|admin|root|db|smtp|mail|ftp|ssh|store|key|http|proxy|ansible|become|sudo|login|web|redis)"
-)
+_GLUED = r"(?:pg|mysql|my|user|admin|root|db|smtp|mail|ftp|ssh|store|key|http|proxy|ansible|become|sudo|login|web|redis|bind|ldap|svc|app|vpn|wifi|sql|tmp)"
 _PASSWORDS = (
-    rf"[a-z0-9]*(?:passw(?:or[dt]s?)?|passwd|passwrd|pswd|kennwort|passphrase)|[a-z]{{0,12}}pwd|passcode|psk|pre[_ -]?shared[_ -]?key|(?!(?:com|by|sur|tres|over|encom|under|one|mul|low|high|band)pass)[a-z]{{0,10}}pass|security[_ -]?answer|{_GLUED}?pw"
-    r"|contraseña|contrasena|mots?[_ -]?de[_ -]?passe|mdp|senha|wachtwoord|hasło|haslo|lösenord|пароль|密码|密碼|パスワード|비밀번호|assword|şifre\w{0,3}|sifre|parola(?:[_ -]?chiave)?|jelszó|heslo|salasana|adgangskode|passord"
+    rf"[a-z0-9]*(?:passw(?:or[dt]s?)?|passwd|passwrd|pswd|kennwort|passphrase)|[a-z]{{0,12}}pwd|passcode|psk|pre[_ -]?shared[_ -]?key|(?!(?:com|by|sur|tres|over|encom|under|one|mul|low|high|band)pass)[a-z]{{0,10}}pass|security[_ -]?answer|{_GLUED}?pw|ww"
+    r"|contraseña|contrasena|mots?[_ -]?de[_ -]?passe|palavra[_ -]?passe|mdp|senha|wachtwoord|hasło|haslo|lösenord|пароль|密码|密碼|パスワード|비밀번호|assword|şifre\w{0,3}|sifre|parola(?:[_ -]?chiave)?|jelszó|heslo|salasana|adgangskode|passord"
 )
 _KEYS = (
     r"api|access|secret|private|signing|encrypt(?:ion)?|decrypt(?:ion)?|account|master|auth|app|application|service|storage"

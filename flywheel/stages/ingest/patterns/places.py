@@ -25,7 +25,7 @@ from flywheel.stages.ingest.patterns.names import (
     is_word,
     kind_of_name,
 )
-from flywheel.stages.ingest.patterns.near import TOKENS, is_worthy, near
+from flywheel.stages.ingest.patterns.near import FAIR, STRONG, TOKENS, is_worthy, near, worth
 from flywheel.stages.ingest.patterns.sentences import in_sentences
 from flywheel.stages.ingest.patterns.structure import basic_password
 from flywheel.stages.ingest.patterns.tables import in_tables
@@ -34,7 +34,7 @@ _ESCAPED = re.compile(r"\\+[\"'/`nr]")
 _LETTERS = {"n": "\n", "r": "\r"}
 # Literals only: a search for these is fast.
 _WORD = re.compile(
-    r"passw|assword|pass|psk|sharedkey|shared_key|shared-key|shared key|pwd|pswd|pw\b|kennwort|contrase|senha|wachtwoord|mot de passe|mdp|hasł|haslo|lösenord|парол|şifre|sifre|parola|jelsz|heslo|salasana|adgangskode|passord|密码|密碼|パスワード|비밀번호|clé|secret|token"
+    r"passw|assword|pass|psk|sharedkey|shared_key|shared-key|shared key|pwd|pswd|pw\b|\bww\b|kennwort|contrase|senha|wachtwoord|mot de passe|mdp|hasł|haslo|lösenord|парол|şifre|sifre|parola|jelsz|heslo|salasana|adgangskode|passord|密码|密碼|パスワード|비밀번호|clé|secret|token"
     r"|key|credential|creds|auth|cookie|schlüssel|schluessel|sas_|sas-|sastoken|seed|mnemonic|dsn|pat\b|pin\b|pin_|cvv|cvc"
 )
 _BEFORE = re.compile(r"[\w-]{0,48}\Z")
@@ -55,6 +55,7 @@ _MARKUP = re.compile(
     r"[^<>\n]{0,120}>\s{0,16}(?:<!\[CDATA\[)?(?P<bare>[^<>]{1,512}?)\s{0,16}(?:\]\]>)?</"
     r"|</[\w:.-]{1,40}>\s{0,24}<[\w:.-]{1,40}>\s{0,8}(?P<next>[^<>]{1,512}?)\s{0,8}</"
 )
+_OPENED = re.compile(r"<[\w:]{0,24}(?:\s(?:key|name|id)=[\"'][\w.-]{0,48})?\Z")
 _ESCAPED_MARKUP = re.compile(r"&gt;(?P<bare>(?:(?!&lt;)[^\n]){1,256}?)&lt;")
 _PAIR_NAMES = r"(?:value|val|text|content|data|default|secret|input|string|keys|body|defaultvalue)"
 _PAIRED = re.compile(
@@ -65,8 +66,12 @@ _PART = re.compile(r"""["']?[^\n]{0,80}(?:\n[^\n]{1,120}){0,3}?\n[ \t\r]{0,24}\n
 _OUTPUT = ("PASS", "pwd")  # what tests and shells print before a colon
 _LOGIN, _SECOND = re.compile(r"(?i)cred(?:ential)?s"), re.compile(r"[ \t]{1,3}[^\s]{5,}")  # a user, then a password
 _CALLED = ("password", "old_password", "db_password", "passwd", "pwdencrypt")
-_SHORT, _LONG = 6, 20
-_FOLLOWS = re.compile(r"[ \t]{1,4}(?P<bare>[^\s\"'`<>=(){}\[\]/\\:,;-][^\s\"'`<>=(){}\[\]/\\]{5,255})(?=\s|\Z|[\"'`])")
+_SHORT, _LONG, _LONG_HEX = 6, 20, 32
+_HEX = re.compile(r"[0-9a-fA-F]+")
+_FOLLOWS = re.compile(
+    r"[ \t]{1,4}(?P<type>[05-9][ \t]{1,3})?(?P<bare>[^\s\"'`<>=(){}\[\]/\\:,;-][^\s\"'`<>=(){}\[\]/\\]{5,255})(?=\s|\Z|[\"'`])"
+)
+_PHRASE_NEXT = re.compile(rf"[ \t]{{1,4}}[\"']?{_QUOTED}")
 _PROSE_NEXT = re.compile(
     r"(?i)[a-z]+(?:-[a-z]+){1,2}|[0-9]+[a-z]{0,3}|[a-z]+[0-9]{1,2}|[0-9]+[-x][a-z0-9]+|[\w.-]+@.*|sha-?[0-9]+.*|[a-z]+\.[a-z]+(?:\.[a-z]+)*"
 )
@@ -109,6 +114,20 @@ _SUBSCRIPT = re.compile(r"[A-Za-z_][\w.]*[\[(]")
 _FLAG = re.compile(
     rf"(?:[ \t]{{1,4}}|[ \t]{{0,4}}\\?\n[ \t]{{1,8}}|=)(?:{_QUOTED}|(?P<bare>[^\s\"'`-][^\s\"'`]{{0,255}}))"
 )
+# After a secret: what it was changed to.
+_REPLACED = re.compile(r"<SECRET_[0-9a-f]{8}>(?=[\"'`]?[ \t])")
+_CHANGED = re.compile(
+    rf"[\"'`]?[ \t]{{1,4}}(?:->|=>|→|(?i:to|replace|auf|zu|en|por|para|naar|na))[ \t]{{1,4}}(?:{_QUOTED}|{_BARE})"
+)
+# Of a header that authorizes: what it has besides its scheme, `name="value"`.
+_AUTHORIZING = re.compile(r"authorization\W{1,6}[\w-]{2,24}[ ](?=[^\n]{0,200}=)")
+_PARAMETER = re.compile(r"(?<![\w-])(?P<name>[A-Za-z_]{3,24})=\"?(?P<value>[^\s\",;]{20,1024})")
+# Links that let whoever has them in: what their parameters hold.
+_LETTING_IN = re.compile(
+    r"/(?:auth|login|signin|sign-in|sso|magic|reset|verify|confirm|invite|activate|callback|oauth)[\w/.-]{0,64}[?#](?P<query>[^\s\"'<>`]{20,2048})"
+)
+_VALUE_OF_LINK = re.compile(r"=(?P<value>[^&#=]{20,512})")
+_MASKED = re.compile(r"::add-mask::(?P<quoted>[^\s\"'`$]{4,512})")
 _ENV_BEFORE = re.compile(
     r"(?:^|[\n;&|({])\s{0,24}(?:export\s|set\s|env\s|ENV\s|declare\s-x\s|\$env:|-e\s{0,4}|[A-Z_0-9]+=\S{0,64}\s)?\s{0,4}\Z"
 )
@@ -138,12 +157,42 @@ def places(text: str, _name: str) -> Iterator[Find]:
             Find(f.value, start := lines.place(f.start), start + len(f.value)) for f in named if "\n" not in f.value
         ]
     finds += _alone(shown, small)
+    finds += _parameters(shown, small)
     finds += in_commands(shown)
     finds += in_logins(shown)
     finds += in_sentences(shown, small)
     finds += in_tables(shown, small)
+    known = [find.end for find in finds] + [match.end() for match in _REPLACED.finditer(shown)]
+    finds += [later for end in known for later in _changed(shown, end)]
     yield from finds
     yield from near(shown, small, finds)
+
+
+def _changed(text: str, end: int) -> Iterator[Find]:
+    """Yield what a secret was changed to: `password from A to B`, `"A" -> "B"`."""
+    match = _CHANGED.match(text, end)
+    if match is not None:
+        group = "quoted" if match["quoted"] is not None else "bare"
+        value = match[group].rstrip(".,;:)")
+        if worth(value) >= FAIR or (group == "quoted" and fits(PASSWORD, value, quoted=True)):
+            yield Find(value, match.start(group), match.start(group) + len(value))
+
+
+def _parameters(text: str, small: str) -> Iterator[Find]:
+    """Yield the random values of parameters: of a header that authorizes, of a link that lets in."""
+    for header in _AUTHORIZING.finditer(small) if "authorization" in small else ():
+        end = text.find("\n", header.end())
+        for match in _PARAMETER.finditer(text, header.end(), end if end >= 0 else len(text)):
+            if _is_key(match["value"].rstrip("=").removesuffix("%3D")):
+                yield Find(match["value"], *match.span("value"))
+    for link in _LETTING_IN.finditer(text) if "://" in text else ():
+        for match in _VALUE_OF_LINK.finditer(text, *link.span("query")):
+            if _is_key(match["value"]):
+                yield Find(match["value"], *match.span("value"))
+
+
+def _is_key(value: str) -> bool:
+    return worth(value) == STRONG or (len(value) >= _LONG_HEX and _HEX.fullmatch(value) is not None)
 
 
 def _at(text: str, word: re.Match[str]) -> Iterator[Find]:
@@ -248,13 +297,17 @@ def _marked_up(text: str, start: int, end: int, kind: str) -> Find | None:
     """`<name>value</name>`, and a key's element followed by its value's."""
     if kind == COOKIE:
         return None
-    match = _MARKUP.match(text, end) if text[end : end + 1] in "> <" or text[start - 1 : start] in "<:" else None
+    match = (
+        _MARKUP.match(text, end)
+        if text[end : end + 1] in "> <" or text[end : end + 2] in ('">', "'>") or text[start - 1 : start] in "<:"
+        else None
+    )
     group = "bare" if match and match["bare"] is not None else "next"
     found = _value(match, group)
     if found is None:
         opened = text[max(0, start - 4) : start] == "&lt;" or text[start - 1 : start] == ":"
         found = _value(_ESCAPED_MARKUP.match(text, end), "bare") if opened else None
-    elif group == "bare" and not re.search(r"<[\w:]{0,24}\Z", text[max(0, start - 24) : start]):
+    elif group == "bare" and not _OPENED.search(text, max(0, start - 96), start):
         return None
     return _find(*found) if found and fits(_lax(kind), found[0], quoted=True) else None
 
@@ -339,7 +392,12 @@ def _next(text: str, _start: int, end: int, kind: str) -> Find | None:
     sent = _SENT_AFTER.match(text, end)
     if sent is not None and fits(PASSWORD, sent["quoted"], quoted=True):
         return _find(sent["quoted"], sent.start("quoted"))
+    phrase = _PHRASE_NEXT.match(text, end) if kind == PASSWORD else None
+    if phrase is not None and any(map(str.isdigit, phrase["quoted"])) and fits(PASSWORD, phrase["quoted"], quoted=True):
+        return _find(phrase["quoted"], phrase.start("quoted"))
     match = _FOLLOWS.match(text, end)
+    if match is not None and match["type"]:
+        kind = PASSWORD  # `secret 0 ...`: written as it is
     if match is None or kind not in (PASSWORD, SECRET):
         return None
     value = match["bare"].rstrip(".,;:)]}!?" if not any(c.isdigit() for c in match["bare"]) else ".,;:)]}")
@@ -363,6 +421,7 @@ def _alone(text: str, small: str) -> Iterator[Find]:
         ("login ", _PROTOCOL),
         ("pass", _PROTOCOL),
         (":", _SERVED),
+        ("add-mask", _MASKED),
         ("auth", _LOGIN_PAIR),
         ("(", _CONNECT),
     ):
@@ -373,7 +432,7 @@ def _alone(text: str, small: str) -> Iterator[Find]:
 
 
 _TRIGGER = (
-    r"(?i:assword|bearer |passw|passe[^a-z]|senha|wachtwoord|has(?:ł|l)o|парол|şifre|sifre|parola|jelsz|heslo|salasana|adgangskode|passord|clave |codice |rootpw|密码|密碼|パスワード|비밀번호|psk|shared.key|[a-z0-9] login |log in with|sign in with|secrets[\"'\\]{0,8}[ ]?:|auth |auth-user|requirepass|networkcred|passwd|passphrase|passcode|pass[\"'\\]{0,6}\]?[ ]?[:=,>-]|[a-z_-]pass[^a-z]|(?:user|login)[^\n\"]{1,48} pass |pass_(?:prod|dev|test|staging)|pass [^ \\\"]*[0-9!#%]|pass:|pwd|pswd|pw[^a-z]|kennwort|contrase|senha|identified|credential|creds[^a-z]|zugangsdaten|schl(?:ü|ue)ssel"
+    r"(?i:assword|bearer |passw|passe[^a-z]|senha|[^a-z]ww[:=]|add-mask::|authorization[\"'\\]{0,4}[:=]|/(?:auth|login|signin|sign-in|sso|magic|reset|verify|confirm|invite|activate|callback|oauth)[a-z0-9_/.-]{0,24}[?#]|wachtwoord|has(?:ł|l)o|парол|şifre|sifre|parola|jelsz|heslo|salasana|adgangskode|passord|clave |codice |rootpw|密码|密碼|パスワード|비밀번호|psk|shared.key|[a-z0-9] login |log in with|sign in with|secrets[\"'\\]{0,8}[ ]?:|auth |auth-user|requirepass|networkcred|passwd|passphrase|passcode|pass[\"'\\]{0,6}\]?[ ]?[:=,>-]|[a-z_-]pass[^a-z]|(?:user|login)[^\n\"]{1,48} pass |pass_(?:prod|dev|test|staging)|pass [^ \\\"]*[0-9!#%]|pass:|pwd|pswd|pw[^a-z]|kennwort|contrase|senha|identified|credential|creds[^a-z]|zugangsdaten|schl(?:ü|ue)ssel"
     r"|(?:secret|token|key|auth|authorization|cookies?|dsn)(?:[-_][a-z0-9]{1,6}|value|text)?[\"'\\]{0,8}\]?[ ]{0,3}[:=>,<&]"
     r"|(?:secret|token|key|auth)[\"'\\]{0,8} (?:is|are|ist|lautet|value|[\"'\\]{0,6}[A-Za-z0-9_/+=.-]{16})"
     r"|(?:secret|token|key)[^a-z][^\n]{0,24}[A-Za-z0-9_/+=.-]{20}|secret set|put-parameter|secret-string|put-secret"

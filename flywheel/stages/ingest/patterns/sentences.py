@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from flywheel.stages.ingest.patterns.kinds import Find, windows
 from flywheel.stages.ingest.patterns.names import PASSWORD, SECRET, fits, is_placeholder
 
-_PASSWORDS = r"pass[ -]?(?:word|wd|phrase|code)|mots? de passe|contrase(?:ñ|n)a|senha|parola d'ordine|kennwort|passwort|clave|şifrem?|parola|jelszó|heslo|salasana|passord|adgangskode|zugangscode|pwd|\bpw\b|\bpass(?=\s)"
+_PASSWORDS = r"pass[ -]?(?:word|wd|phrase|code)|mots? de passe|palavra[- ]passe|ww(?=:)|contrase(?:ñ|n)a|senha|parola d'ordine|kennwort|passwort|clave|şifrem?|parola|jelszó|heslo|salasana|passord|adgangskode|zugangscode|pwd|\bpw\b|\bpass(?=\s)"
 _SECRETS = (
     r"api[ -]?(?:key|token|secret)|(?:access|secret|auth(?:entication)?|bearer|personal access|refresh|session|bot|deploy|signing|webhook|client|license|totp|private|wallet|eth(?:ereum)?(?: private)?|encryption)[ -](?:key|token|secret)"
     r"|\btoken\b|\bsecret\b|(?:api|wlan|netzwerk|zugangs|sicherheits|lizenz|wifi|wi-fi)[ -]?schl(?:ü|ue)ssel|\bPAT\b|totp secret"
@@ -63,7 +63,7 @@ _WAYS = ((_AS, 160, 12), (_NETRC, 160, 260), (_PROMPT, 64, 160), (_PAIR, 12, 240
 _DONE = ".,;:)]}\u2026"
 _PINS = re.compile(r"pin\b|pin[ -]|cvv|cvc|codes?\b|codice|kod\b|kodu\b|código|otp\b|geheimzahl|tan\b")
 _SAYING = re.compile(
-    r"pass|kennwort|contrase|senha|clave|şifre|parola|jelsz|heslo|salasana|adgangskode|log in|sign in|pwd|pw\b|login|user\b|username|credential|zugang|token|secret|key|lüssel|luessel|pat\b"
+    r"pass|kennwort|contrase|senha|clave|şifre|parola|jelsz|heslo|salasana|adgangskode|\bww:|log in|sign in|pwd|pw\b|login|user\b|username|credential|zugang|token|secret|key|lüssel|luessel|pat\b"
 )
 
 
