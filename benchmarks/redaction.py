@@ -77,15 +77,16 @@ def found(times: int) -> None:
     from flywheel.config import RedactConfig
     from flywheel.stages.ingest.redact import Redactor
 
-    ordinals = ("THIRD", "FOURTH", "FIFTH", "SIXTH", "SEVENTH", "EIGHTH", "NINTH", "TENTH", "ELEVENTH")
+    ordinals = ("THIRD", "FOURTH", "FIFTH", "SIXTH", "SEVENTH", "EIGHTH", "NINTH", "TENTH", "ELEVENTH", "THIRTEENTH")
     looked_at = {"known": needles.FAMILIES, "held out": needles.HELD_OUT}
     looked_at |= {name.lower(): getattr(needles, name) for name in ordinals}
-    for name, families in (*looked_at.items(), ("twelfth", needles.TWELFTH)):
+    others = {"twelfth": needles.TWELFTH, "fourteenth": needles.FOURTEENTH}
+    for name, families in (looked_at | others).items():
         for group, result in recall(families, times, 1, Redactor(RedactConfig(), b"key").payloads).items():
             missed = ", ".join(
-                f"{family} {count}" for family, count in result.missed.most_common(5) * (name != "twelfth")
+                f"{family} {count}" for family, count in result.missed.most_common(5) * (name not in others)
             )
-            print(f"{name:9} {group:9} recall {result.share:.4f} of {result.planted:,}  {missed}")
+            print(f"{name:10} {group:9} recall {result.share:.4f} of {result.planted:,}  {missed}")
     lines = harmless(random.Random(1), 12_000)  # noqa: S311 - no keys
     sources = sorted(Path(os.__file__).parent.glob("*.py"))
     code = [text for path in sources for text in _parts(path.read_text(encoding="utf-8"))]

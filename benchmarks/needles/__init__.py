@@ -4,6 +4,7 @@ A family makes texts or JSON values around needles, which must not be found agai
 patterns. `HELD_OUT` and `THIRD` were written apart from them; what the first look at these gave is in docs/figures.md,
 after which they were looked at too. `FIFTH` to `TENTH` were written before anyone looked at the patterns for them;
 `TENTH` was only measured until others' rule sets were used. `ELEVENTH` and `TWELFTH` are made of what others keep.
+`THIRTEENTH` is what logs of production hold, `FOURTEENTH` other software and countries, looked at once.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from .production import THIRTEENTH
 from .published import ELEVENTH
 from .real import FOURTH, THIRD
 from .recognised import TWELFTH
+from .unfamiliar import FOURTEENTH
 from .unheard import EIGHTH, SEVENTH
 from .unlike import harmless
 from .unseen import FIFTH, SIXTH
@@ -30,6 +32,7 @@ __all__ = [
     "ELEVENTH",
     "FAMILIES",
     "FIFTH",
+    "FOURTEENTH",
     "FOURTH",
     "HELD_OUT",
     "NINTH",

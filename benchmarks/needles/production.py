@@ -1,6 +1,6 @@
 """The thirteenth set: how logs of production carry secrets and people's numbers, written before the patterns were read.
 
-A form is a text or a JSON value; what stands between « and » must be gone. `{pw}`, `{phrase}`, `{tok}`, `{user}` and
+A form is a text or a JSON value; what is between « and » must be gone. `{pw}`, `{phrase}`, `{tok}`, `{user}` and
 `{host}` are as in `made`, `{h40}` is forty characters of a class. Places are in `production_places`, numbers
 of people in `production_people`; here are services' marks and encodings, often of two layers.
 """
@@ -114,7 +114,8 @@ def filled(form: Any, rng: random.Random) -> Made:
         return Made(form, ())
     text = form
     for name, make in (("pw", password), ("phrase", phrase), ("tok", token), ("user", user), ("host", host)):
-        text = re.sub("{" + name + "}", lambda _, make=make: make(rng), text)
+        while f"{{{name}}}" in text:
+            text = text.replace(f"{{{name}}}", make(rng), 1)
     text = _PART.sub(lambda m: chars(rng, _CLASSES[m[1]], int(m[2])), text)
     return Made(_MARKED.sub(r"\1", text), tuple(_MARKED.findall(text)))
 

@@ -1,6 +1,6 @@
 """Numbers of people in the thirteenth set: shape, register whose check holds, and sentences of the number's country.
 
-A sentence has `{}` where the number is; a JSON value stands for a field of a tool's arguments.
+A sentence has `{}` where the number is; a JSON value is a field of a tool's arguments.
 """
 
 # ruff: noqa: RUF001 - texts in many languages
