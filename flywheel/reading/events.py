@@ -38,7 +38,10 @@ _TASK = (
     "taskKey", "taskId", "datasetItemId", "exampleId", "scenarioId", "problemId", "questionId",
 )  # fmt: skip
 _BESIDE_A_PROBLEM = {"resolved", "is_resolved", "exit_status", "model_patch"}  # there, an instance is a problem
-_TIME = ("timestamp", "ts", "created_at", "createdAt", "created", "start_time", "startTime", "time")
+_TIME = (
+    "timestamp", "ts", "created_at", "createdAt", "created", "start_time", "startTime", "time", "datetime_utc",
+    "logging_time", "processed_time",
+)  # fmt: skip
 _ATTEMPT = ("id", "trajectory_id", "rollout_id", "attempt_id", "sample_id", "uuid")
 
 

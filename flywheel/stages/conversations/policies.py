@@ -212,10 +212,10 @@ def _named(places: Sequence[_Place], *, has_model: bool) -> dict[str, tuple[str,
 
 def _too_many(units: Mapping[str, Parts], places: Iterable[_Place]) -> bool:
     """Whether these are something other than runs: one conversation each, or very many."""
-    held: dict[Parts, int] = defaultdict(int)
+    held: dict[Parts, set[str]] = defaultdict(set)
     for place in places:
-        held[units[place.file]] += len(place.conversations)
-    return sum(held.values()) < _SEVERAL * len(held) or len(held) > _MOST_PLACES
+        held[units[place.file]] |= place.conversations
+    return sum(map(len, held.values())) < _SEVERAL * len(held) or len(held) > _MOST_PLACES
 
 
 def _cleaned(parts: Parts, kept: str) -> Parts:

@@ -48,7 +48,7 @@ def _is_report(record: Mapping[str, Any]) -> bool:
 
 
 def _is_prediction(record: Mapping[str, Any]) -> bool:
-    one = {"instance_id", "model_patch"} <= set(record)
+    one = {"instance_id", "model_patch"} <= set(record) and not {"trajectory", "history", "messages"} & set(record)
     return one or (bool(record) and all("model_patch" in as_dict(v) for v in record.values()))
 
 

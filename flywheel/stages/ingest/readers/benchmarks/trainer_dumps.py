@@ -70,11 +70,11 @@ def _written(turns: Turns, asked: Turns) -> History:
     for place, (role, content) in enumerate(turns):
         if place >= len(asked) and role == "assistant":
             acts.add(len(history))
-        history += _messages("tool" if role == "ipython" else role, content, history)
+        history += turn_messages("tool" if role == "ipython" else role, content, history)
     return History(messages(history), acts, asked)
 
 
-def _messages(role: str, content: str, before: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def turn_messages(role: str, content: str, before: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return what one turn of the text holds: a message, or the results of the calls before it."""
     if role == "assistant":
         calls, spoken = split_calls(content, lambda part: _END.sub("", part))

@@ -6,6 +6,7 @@ In: one such record. Out: its events.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import takewhile
 from typing import Any
 
 from flywheel.extensions import BadRecordError
@@ -17,25 +18,38 @@ from flywheel.reading.values import as_dict, as_list, embedded, first, ident, pr
 from flywheel.records import EventKind, content_id
 from flywheel.stages.ingest.readers.apis._dialects.calls import names, response_name
 
-_PREFERRED = ("preferred_output", "preferred_completion")
-_OTHER = ("non_preferred_output", "non_preferred_completion")
+_PREFERRED = ("preferred_output", "preferred_completion", "chosen")
+_OTHER = ("non_preferred_output", "non_preferred_completion", "rejected")
 
 
 def is_preference(record: Any) -> bool:
     """Whether a record is an input with two answers to it, of which one was preferred."""
     outer = as_dict(record)
     answers = first(outer, _PREFERRED), first(outer, _OTHER)
-    return "messages" in as_dict(outer.get("input")) and None not in answers
+    return None not in answers and ("messages" in as_dict(outer.get("input")) or bool(_history(outer)))
+
+
+def _history(record: Mapping[str, Any]) -> list[Message]:
+    """Return what both answers of a record answer: its prompt, or how both begin."""
+    asked = as_dict(record.get("input")).get("messages") or record.get("prompt") or record.get("messages")
+    if isinstance(asked, list):
+        return messages(asked)
+    chosen, rejected = record.get("chosen"), record.get("rejected")
+    if isinstance(chosen, list) and isinstance(rejected, list):
+        both = zip(messages(chosen), messages(rejected), strict=False)
+        return [one for one, _ in takewhile(lambda pair: pair[0] == pair[1], both)]
+    return [{"role": "user", "content": asked}] if isinstance(asked, str) else []
 
 
 def preference(record: Mapping[str, Any]) -> Iterator[Event]:
     """Yield both answers, as two attempts at one task; what came before them is what both saw."""
-    asked = as_dict(record["input"])
-    history = messages(asked.get("messages"))
+    asked = as_dict(record.get("input"))
+    history = _history(record)
     tools = tool_schemas(asked.get("tools"))
     task = f"preference/{content_id(history, tools)}"
     for value, place in ((1, _PREFERRED), (0, _OTHER)):
         answer = _turns(first(record, place))
+        answer = answer[len(history) :] if answer[: len(history)] == history else answer
         source = source_of(as_dict(embedded(record.get("metadata"))), record)
         source["conversation_id"] = f"{task}/{content_id(answer, value)}"
         source["task_key"] = source["task_key"] or task

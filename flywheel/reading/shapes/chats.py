@@ -1,0 +1,304 @@
+"""Chats as applications, frameworks and data sets keep them: messages, each with what is known of it.
+
+In: the messages of one chat, as the Vercel AI SDK, LangChain, Pydantic AI, AutoGen, LlamaIndex, Gemini CLI, opencode,
+Continue, goose, ChatGPT, Claude.ai, ShareGPT files or any other program writes them. Out: messages in normal form, and
+time, model and tokens of each. A message that holds an agent's calls together with their results becomes several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from flywheel.reading.messages import ROLES, Message, with_origins
+from flywheel.reading.shapes.turns import Turn, is_turn, turns_of
+from flywheel.reading.usage import token_counts
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, present, text, when
+
+_SPEAKERS = ("role", "from", "sender", "speaker", "author")
+_WORDS = ("content", "value", "text", "message", "parts")
+_OTHERS = {
+    "gpt": "assistant", "chatgpt": "assistant", "gemini": "assistant", "model": "assistant", "observation": "tool",
+    "function_response": "tool", "function-response": "tool", "tool_results": "tool",
+}  # fmt: skip
+_CALLED = ("function_call", "function-call")  # of ShareGPT: a message that is a call as JSON text
+_NOTICES = ("info", "error", "warning", "notice")  # that Gemini CLI shows between the messages of a chat
+_STEPS = ("step-start", "step-finish")
+_HIDDEN = ("source-url", "source-document", "snapshot", "patch", "toolConfirmationRequest", *_STEPS)
+_NOT_RUN = ("tool-invocation", "tool-call", "tool-result", "tool-approval-request", "tool-approval-response")
+_TIMES = ("timestamp", "createdAt", "created_at", "create_time", "created", "ts", "time", "date")
+_MODELS = ("model", "model_name", "modelID", "modelId", "model_slug", "model_id")
+_USAGE = ("usage", "usage_metadata", "usageMetadata", "token_usage", "models_usage", "tokens")
+_CALL_FIELDS = ("arguments", "args", "input", "rawInput", "toolInvocation", "toolInvocations", "toolCall", "toolCalls",
+                "tool_calls", "function", "function_call")  # fmt: skip
+_LOOKED_AT = 8  # messages that show whether a list is a chat
+
+
+def chat(items: Sequence[Any]) -> tuple[list[Message], dict[int, dict[str, Any]]]:
+    """Return a chat's messages, and by position the facts of each, as `Rollout.facts` has them.
+
+    Raises:
+        BadRecordError: a message has no role.
+    """
+    history, origins = with_origins(items, turns_in)
+    facts: dict[int, dict[str, Any]] = {}
+    for position in reversed(origins):
+        item, is_act = as_dict(origins[position]), history[position]["role"] == "assistant"
+        later = any(origins.get(after) is item and "model" in facts[after] for after in facts)
+        told = facts_of(item)
+        counted = is_act and not later  # the tokens of a message that became several count once
+        facts[position] = told if counted else {name: told[name] for name in ("ts",) if name in told}
+    calling = {id(origins[position]) for position, message in enumerate(history) if message.get("tool_calls")}
+    for position, item in origins.items():
+        if history[position]["role"] == "assistant" and id(item) not in calling and _holds_call(item):
+            facts[position]["tags"] = ["unreadable_content"]
+    return history, facts
+
+
+def _holds_call(value: Any) -> bool:
+    """Whether a message has what only a call has: arguments, or a place for calls that is not empty."""
+    if isinstance(value, list):
+        return any(map(_holds_call, value))
+    fields = as_dict(value)
+    if str(fields.get("type")).startswith("ToolCall"):  # AutoGen's
+        return True
+    return any(fields.get(name) for name in _CALL_FIELDS) or any(
+        _holds_call(fields[name])
+        for name in (*_WORDS, "kwargs", "data", "info")
+        if isinstance(fields.get(name), dict | list)
+    )
+
+
+def is_chat(items: Any) -> bool:
+    """Whether a list begins like a chat in which an agent speaks."""
+    shown = as_list(items)[:_LOOKED_AT]
+    spoken = [_speaker(_plain(item)) for item in shown if isinstance(item, dict)]
+    return len(spoken) == len(shown) and None not in spoken and "assistant" in spoken
+
+
+def speaks(item: Any) -> str | None:
+    """Return the role of a message; None for what is none, and for one without content."""
+    return _speaker(_plain(item)) if isinstance(item, dict) else None
+
+
+def is_common(items: Any) -> bool:
+    """Whether messages have roles and contents as Chat Completions has them, and nothing of other programs."""
+    plain = [as_dict(item) for item in as_list(items)]
+    return all(
+        isinstance(m.get("role"), str) and "content" in m and "toolInvocations" not in m for m in plain
+    ) and not (any(_ran(as_dict(part)) for m in plain for part in as_list(m.get("parts"))))
+
+
+def turns_in(item: Any) -> list[Turn]:
+    """Return the turns of one message."""
+    plain = _plain(as_dict(item))
+    role = _speaker(plain)
+    if role is None or plain.get("type") in _NOTICES:
+        return []
+    parts = _parts(plain)
+    if any(_ran(part) for part in parts):
+        return list(_apart(role, parts, plain))
+    if any(part.get("type") == "toolResponse" for part in parts):  # goose's, under the user's role
+        return [{"role": "tool", "content": [_answer(part)]} for part in parts if part.get("type") == "toolResponse"]
+    for place in ("parts", "content"):
+        if isinstance(plain.get(place), list):
+            plain = {**plain, place: [part for part in plain[place] if not _is_hidden(as_dict(part))]}
+    named = text(plain.get("role"))
+    if named in _CALLED:
+        return [_call_in_text(plain.get("content"))]
+    return turns_of([{**plain, "role": _OTHERS[named]} if named in _OTHERS else plain])
+
+
+def facts_of(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a message reports of itself: its time, model and tokens, what it cost."""
+    outer = as_dict(item.get("info")) or as_dict(item.get("message")) or as_dict(item.get("data"))
+    inner = outer or as_dict(item.get("kwargs")) or item
+    about = (as_dict(inner.get(name)) for name in ("response_metadata", "metadata"))
+    places = [item, inner, *about, *map(as_dict, as_list(inner.get("parts"))[:1])]  # Pydantic AI's parts have times
+    usage = next((held for place in places if (held := as_dict(first(place, _USAGE)))), {})
+    at = next((value for place in places if (value := first(place, _TIMES)) is not None), None)
+    return present(
+        ts=when(first(at, ("created", "started")) if isinstance(at, dict) and "$date" not in at else at),
+        model=next((model for place in places if (model := text(first(place, _MODELS)))), None),
+        cost_usd=next((cost for place in places if (cost := number(place.get("cost"))) is not None), None),
+        **_counts(usage),
+    )
+
+
+def _counts(usage: Mapping[str, Any]) -> dict[str, int | None]:
+    if not {"input", "output"} & usage.keys():
+        return token_counts(usage)
+    cache = as_dict(usage.get("cache"))  # which opencode counts apart
+    names = {"input_tokens": "input", "output_tokens": "output"}
+    counted = {name: usage.get(short) for name, short in names.items()} | dict(cache)
+    return token_counts(counted | {"thoughtsTokenCount": first(usage, ("thoughts", "reasoning"))}, cached=cache)
+
+
+def _plain(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a message under `role` and `content`, out of what wraps it."""
+    if "step_number" in item or item.keys() <= {"task", "task_images"} or item.keys() <= {"system_prompt"}:
+        return _step(item)
+    about, inner = as_dict(item.get("info")), as_dict(item.get("message"))
+    if "role" in about:
+        item = {**about, "parts": item.get("parts")}
+    elif "role" in inner or "author" in inner:
+        item = inner
+    if (by := as_dict(item.get("author"))) and "role" not in item:
+        item = {**item, "role": by.get("role")}
+    if isinstance(held := as_dict(item.get("content")).get("parts"), list):  # of ChatGPT
+        item = {**item, "content": held}
+    if is_turn(item) and "text" not in item:
+        return {**item, "content": [_text_part(p) for p in item["content"]]} if _has_parts(item) else item
+    kind = item.get("type")
+    speaker = next((named for name in _SPEAKERS if (named := text(item.get(name)))), None)
+    if speaker is None and isinstance(kind, str) and ("content" in item or "toolCalls" in item):
+        speaker = kind if kind in ROLES or kind in _OTHERS or kind in _NOTICES else None
+    words = first(item, _WORDS)
+    content = text(item.get("system_prompt")) if words is None else words
+    return {**item, "role": speaker, "content": content} if speaker else item
+
+
+def _step(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a step of smolagents: the model's words, its calls, and what was observed."""
+    if "step_number" not in item:
+        asks = "task" in item
+        return {"role": "user" if asks else "system", "content": item["task" if asks else "system_prompt"]}
+    calls = [as_dict(call) for call in as_list(item.get("tool_calls"))]
+    words = first(item, ("model_output", "plan")) or as_dict(item.get("model_output_message")).get("content")
+    seen = first(item, ("observations", "error"))
+    asked = [{"type": "text", "text": words}] if isinstance(words, str) else []
+    made = [(as_dict(call.get("function")) or call, call.get("id")) for call in calls]
+    status = "error" if item.get("error") else "success"
+    ran = [{"type": "cli-tool", **fields, "id": own, "args": _code(fields.get("arguments")), "status": status,
+            "result": seen if n == len(made) - 1 else None} for n, (fields, own) in enumerate(made)]  # fmt: skip
+    return {**item, "role": "assistant", "content": words, "parts": [*asked, *ran]}
+
+
+def _code(arguments: Any) -> Any:
+    """Return a call's arguments; of a step that is code, under its name."""
+    return (
+        {"code": arguments} if isinstance(arguments, str) and not isinstance(embedded(arguments), dict) else arguments
+    )
+
+
+def _has_parts(item: Mapping[str, Any]) -> bool:
+    return isinstance(item.get("content"), list) and isinstance(item.get("role"), str)
+
+
+def _text_part(part: Any) -> Any:
+    """Return a part whose text the Assistants API wraps once more under its text, another as it is."""
+    value = as_dict(as_dict(part).get("text")).get("value")
+    return {"type": "text", "text": value} if isinstance(value, str) else part
+
+
+def _speaker(plain: Mapping[str, Any]) -> str | None:
+    """Return the role of a message in normal form; '' for a notice."""
+    named = text(plain.get("role"))
+    if named is not None:
+        role = _OTHERS.get(named) or ("assistant" if named in _CALLED else ROLES.get(named.strip().lower()))
+        return "" if named in _NOTICES else role
+    roles = [turn["role"] for turn in turns_of([plain])] if is_turn(plain) else []
+    return next((role for role in ("assistant", "user", *roles) if role in roles), None)
+
+
+def _parts(plain: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the parts of a message, with the calls that are next to its content as parts behind or before it."""
+    parts = as_list(plain.get("parts")) or as_list(plain.get("content"))
+    beside = [as_dict(c) for c in as_list(plain.get("toolInvocations")) if not plain.get("parts")]
+    answered = [as_dict(c) for c in as_list(plain.get("toolCalls")) if "status" in as_dict(c)]
+    words = text(plain.get("content"))
+    said = [{"type": "text", "text": words}] if words and not parts else [as_dict(part) for part in parts]
+    invoked = [{"type": "tool-invocation", "toolInvocation": call} for call in beside]
+    return [*invoked, *said, *({"type": "cli-tool", **call} for call in answered)]
+
+
+def _ran(part: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any] | None] | None:
+    """Return the call in a part, and its result where it ended; None for any other part."""
+    kind = str(part.get("type"))
+    invoked, state = as_dict(part.get("toolInvocation")), as_dict(part.get("state"))
+    made = as_dict(as_dict(part.get("toolCall")).get("value"))
+    found: tuple[dict[str, Any], dict[str, Any] | None] | None
+    if kind == "tool-invocation":
+        found = _pair(invoked, invoked.get("toolName"), invoked.get("args"), invoked.get("result"))
+    elif kind == "dynamic-tool" or (kind.startswith("tool-") and kind not in _NOT_RUN and "toolCallId" in part):
+        name = part.get("toolName") or kind.removeprefix("tool-")
+        found = _pair(part, name, first(part, ("input", "rawInput")), part.get("output"))
+    elif kind == "tool" and "callID" in part:
+        found = _pair({**state, "id": part["callID"]}, part.get("tool"), state.get("input"), state.get("output"))
+    elif kind == "cli-tool":
+        found = _pair(part, part.get("name"), part.get("args"), _cli_result(part.get("result")))
+    else:
+        found = _pair(part, made.get("name"), made.get("arguments"), None) if kind == "toolRequest" else None
+    return found
+
+
+def _pair(
+    fields: Mapping[str, Any], name: Any, arguments: Any, result: Any
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Return a call and its result as parts."""
+    own = ident(first(fields, ("toolCallId", "id")))
+    call = {"type": "tool_call", "id": own, "name": text(name), "arguments": arguments}
+    failure = first(fields, ("errorText", "error"))
+    failed = failure is not None or fields.get("status") in ("error", "cancelled")
+    content = failure if result is None else result
+    if content is None and not failed:
+        return call, None
+    answer = {
+        "type": "tool_result",
+        "tool_call_id": own,
+        "name": text(name),
+        "content": "" if content is None else content,
+    }
+    ended = failed or fields.get("status") in ("success", "completed") or fields.get("state") == "output-available"
+    return call, answer | ({"is_error": failed} if ended else {})
+
+
+def _cli_result(parts: Any) -> Any:
+    """Return what a tool of Gemini CLI answered."""
+    if isinstance(parts, str | dict):
+        return parts
+    responses = [as_dict(as_dict(part).get("functionResponse")).get("response") for part in as_list(parts)]
+    held = as_dict(responses[0]) if len(responses) == 1 else {}
+    return held["output"] if set(held) == {"output"} else (held or parts or None)
+
+
+def _apart(role: str, parts: Sequence[Mapping[str, Any]], plain: Mapping[str, Any]) -> Iterator[Turn]:
+    """Yield the turns of a message that goes on after its calls were answered."""
+    thoughts = [text(first(as_dict(t), ("description", "subject"))) for t in as_list(plain.get("thoughts"))]
+    said: list[Any] = [{"type": "thinking", "thinking": "\n".join(filter(None, thoughts))}] if any(thoughts) else []
+    answers: list[Any] = []
+    for part in [*parts, {"type": _STEPS[0]}]:
+        ran = _ran(part)
+        ends = part.get("type") in _STEPS
+        if said and (ends or (answers and not ran)):
+            yield {"role": role, "content": said}
+            yield from ({"role": "tool", "content": [answer]} for answer in answers)
+            said, answers = [], []
+        if ran:
+            said.append(ran[0])
+            answers += [ran[1]] if ran[1] else []
+        elif not _is_hidden(part):
+            said.append(part)
+
+
+def _is_hidden(part: Mapping[str, Any]) -> bool:
+    """Whether a part is the application's, for its screen, and never reached the model."""
+    kind = str(part.get("type"))
+    return kind in _HIDDEN or kind.startswith("data-")
+
+
+def _answer(part: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the result in a part of goose's."""
+    result = as_dict(part.get("toolResult"))
+    failed = result.get("status") == "error"
+    content = first(result, ("error",) if failed else ("value",))
+    return {"type": "tool_result", "tool_call_id": ident(part.get("id")), "content": content, "is_error": failed}
+
+
+def _call_in_text(words: Any) -> Turn:
+    """Return the message in a text that is one call or several as JSON; another text is the agent's words."""
+    opened = embedded(words)
+    calls = opened if isinstance(opened, list) else [opened]
+    if all(isinstance(call, dict) and ("name" in call or "arguments" in call) for call in calls):
+        return {"role": "assistant", "content": None, "tool_calls": calls}
+    return {"role": "assistant", "content": words}

@@ -1,0 +1,184 @@
+"""OpenHands: events of a session as its servers, its SDK (`events/event-NNNNN-ID.json`) and evaluations write them.
+
+An event is an action, of the user or the agent, or an observation. The model's own reply is next to an action; where it
+is not, the action is the call. A record is one event, or a line of an evaluation's `output.jsonl` with its `history`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+from flywheel.reading.events import Event, Source, request, tool_result
+from flywheel.reading.feedback import outcome, results
+from flywheel.reading.messages import Message, flat_text, messages, result_message, tool_schemas
+from flywheel.reading.reader import reader
+from flywheel.reading.status import FAILED, OK
+from flywheel.reading.usage import token_counts
+from flywheel.reading.values import as_dict, as_list, first, ident, number, picked, present, text, when
+from flywheel.records import EventKind
+from flywheel.stages.ingest.readers._swe import run_of_trajectory
+
+_KINDS = ("SystemPromptEvent", "MessageEvent", "ActionEvent", "ObservationEvent", "AgentErrorEvent",
+          "UserRejectObservation", "ConversationStateUpdateEvent", "Condensation", "PauseEvent")  # fmt: skip
+_WORDS = ("content", "final_thought", "thought", "message")
+_OWN = {"thought", "confirmation_state", "security_risk", "is_confirmed", "hidden", "blocking", "timeout", "is_static"}
+_STATES = ("agent_state_changed", "null", "recall", "success", "condensation_action")
+_EVALUATED = ("instance_id", "history")
+
+
+def _from_path(path: PurePath) -> Mapping[str, str]:
+    """Return the session: the folder of its `events`, else the file."""
+    if path.name.startswith("output."):  # of an evaluation: the run is its folder
+        return run_of_trajectory(path)
+    inside = path.parent.name == "events"
+    name = path.parent.parent.name if inside else path.name.split(".json")[0]
+    return {"scope": name, "id": f"session:{name}"} if name else {}
+
+
+def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
+    """Yield the events of one event, or of an evaluated instance."""
+    if "history" not in record:
+        source: Source = {"conversation_id": "openhands", "ts": when(record.get("timestamp"))}
+        yield from ({**event, "seq": line} for event in _events(record, source))
+        return
+    setup = as_dict(as_dict(record.get("metadata")).get("llm_config"))
+    task = ident(record.get("instance_id"))
+    model = text(setup.get("model"))
+    attempt = ident(first(record, ("attempt", "attempt_id")))
+    source = {"conversation_id": "/".join(filter(None, (task, attempt))), "task_key": task, "model": model}
+    seq = 0
+    for entry in _flat(record["history"]):
+        for event in _events(entry, {**source, "ts": when(entry.get("timestamp"))}):
+            seq += 1
+            yield {**event, "seq": seq, "model": event.get("model") or model}
+    tested = as_dict(record.get("test_result"))
+    for result in results({**as_dict(tested.get("report")), **tested, **record}):
+        yield outcome(source, result.name, result.value, by=result.by, seq=seq + 1)
+
+
+def _flat(history: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the events of a history, which older versions write as pairs of action and observation."""
+    for entry in as_list(history):
+        yield from map(as_dict, entry if isinstance(entry, list) else [entry])
+
+
+def _events(event: Mapping[str, Any], source: Source) -> Iterator[Event]:
+    kind = event.get("kind")
+    if isinstance(kind, str):
+        yield from _of_sdk(kind, event, source)
+    elif "observation" in event:
+        yield from _observed(event, source)
+    elif event.get("action") == "system":
+        args = as_dict(event.get("args"))
+        tools = tool_schemas(args.get("tools"))
+        yield request([{"role": "system", "content": text(args.get("content")) or ""}], source, 0, present(tools=tools))
+    elif event.get("source") == "user":
+        if event.get("action") == "message":
+            yield request([{"role": "user", "content": _words(event)}], source, 0, {})
+    elif "action" in event and event["action"] not in (*_STATES, "change_agent_state"):
+        yield _acted(event, source)
+
+
+def _acted(event: Mapping[str, Any], source: Source) -> Event:
+    """Return what the agent did: its reply as the model wrote it, one call of it an event."""
+    about = as_dict(event.get("tool_call_metadata"))
+    response = as_dict(about.get("model_response"))
+    reply = as_dict(as_dict((as_list(response.get("choices")) or [None])[0]).get("message"))
+    if not reply:
+        args, name = as_dict(event.get("args")), text(event.get("action")) or ""
+        given = {k: v for k, v in args.items() if k not in _OWN and v not in (None, "", [])}
+        call = {"id": ident(event.get("id")) or "", "name": name, "arguments": given}
+        told = name in ("message", "finish")
+        words = _words(event) if told else text(args.get("thought"))
+        reply = {"role": "assistant", "content": words, "tool_calls": [] if told else [call]}
+    (message,) = messages([{**reply, "role": "assistant"}])
+    own = ident(response.get("id"))
+    calls = message.get("tool_calls", [])
+    if own and len(calls) > 1:  # several calls of a reply are events of their own, each with the whole reply
+        message["tool_calls"] = [c for c in calls if c["id"] == about.get("tool_call_id")]
+        message = message if calls[0]["id"] == about.get("tool_call_id") else {
+            "role": "assistant", "tool_calls": message["tool_calls"]}  # fmt: skip
+    return _call(
+        message, own, {**source, "model": text(response.get("model"))}, token_counts(as_dict(response.get("usage")))
+    )
+
+
+def _call(message: Message, own: str | None, source: Source, told: Mapping[str, Any]) -> Event:
+    piece = {"response_id": own, "fragment": "block"} if own else {}
+    payload = {"message": message, **present(told), **piece}
+    return {**source, "kind": EventKind.MODEL_CALL, "seq": 0, "payload": payload}
+
+
+def _observed(event: Mapping[str, Any], source: Source) -> Iterator[Event]:
+    if event.get("observation") in _STATES:
+        return
+    about, extras = as_dict(event.get("tool_call_metadata")), as_dict(event.get("extras"))
+    code = first(as_dict(extras.get("metadata")), ("exit_code",))
+    code = extras.get("exit_code") if code is None else code
+    failed = (
+        event.get("observation") in ("error", "user_rejected") or event.get("success") is False or code not in (None, 0)
+    )
+    status = FAILED if failed else OK if code == 0 or event.get("success") is True else None
+    own = ident(about.get("tool_call_id")) or ident(event.get("cause"))
+    fields = present(tool_call_id=own, name=text(about.get("function_name")))
+    yield tool_result(result_message(text(event.get("content")), fields, status=status), source, 0)
+
+
+def _of_sdk(kind: str, event: Mapping[str, Any], source: Source) -> Iterator[Event]:
+    """Yield an event of the SDK's."""
+    own = ident(event.get("llm_response_id"))
+    if kind == "SystemPromptEvent":
+        prompt = {"role": "system", "content": flat_text(as_dict(event.get("system_prompt"))) or ""}
+        yield request([prompt], source, 0, present(tools=tool_schemas(event.get("tools"))))
+    elif kind == "MessageEvent":
+        said = messages([event.get("llm_message")])
+        if event.get("source") == "agent":
+            yield _call(said[0], own, source, {})
+        else:
+            yield request(said, source, 0, {})
+    elif kind == "ActionEvent":
+        reply = {"role": "assistant", "content": event.get("thought"), **picked(event, ("reasoning_content",)),
+                 "tool_calls": [event.get("tool_call") or {}]}  # fmt: skip
+        yield _call(messages([reply])[0], own, source, {})
+    elif kind in ("ObservationEvent", "AgentErrorEvent", "UserRejectObservation"):
+        seen = as_dict(event.get("observation"))
+        words = flat_text(first(seen, ("content", "output"))) or text(first(event, ("error", "rejection_reason")))
+        failed = kind != "ObservationEvent" or seen.get("is_error") is True or bool(number(seen.get("exit_code")))
+        fields = present(tool_call_id=ident(event.get("tool_call_id")), name=text(event.get("tool_name")))
+        yield tool_result(result_message(words, fields, status=FAILED if failed else OK), source, 0)
+
+
+def _words(event: Mapping[str, Any]) -> str:
+    return text(first(as_dict(event.get("args")), _WORDS)) or text(event.get("message")) or ""
+
+
+def _is_event(record: Any) -> bool:
+    event = as_dict(record)
+    if event.get("kind") in _KINDS:
+        return "source" in event and "timestamp" in event
+    acts = isinstance(event.get("action"), str) and isinstance(event.get("args"), dict)
+    sees = isinstance(event.get("observation"), str) and "extras" in event
+    return (acts or sees) and event.get("source") in ("user", "agent", "environment")
+
+
+def _is_evaluated(record: Any) -> bool:
+    fields = as_dict(record)
+    events: Sequence[Any] = list(_flat(fields.get("history")))[:5]
+    return all(name in fields for name in _EVALUATED) and bool(events) and all(map(_is_event, events))
+
+
+def _is_either(record: Any) -> bool:
+    return _is_event(record) or _is_evaluated(record)
+
+
+READER = reader(
+    "openhands",
+    1,
+    "events and evaluations of OpenHands",
+    marks=_is_either,
+    refusal="no event of OpenHands",
+    read=_read,
+    from_path=_from_path,
+)

@@ -1,0 +1,153 @@
+"""Transcripts of any program: one record is a chat, whatever its messages are called and shaped like.
+
+ShareGPT's `conversations`, trajectories of data sets, states and checkpoints of LangGraph, chats of the Vercel AI SDK,
+sessions of Gemini CLI, opencode and Continue, LlamaIndex's chat stores, exports of ChatGPT and Claude.ai, threads of
+the Assistants API. Plain lists of `messages` as Chat Completions has them are `openai`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flywheel.extensions import Sample
+from flywheel.reading.events import Event, attempt_of, source_of
+from flywheel.reading.feedback import judgements
+from flywheel.reading.messages import Message, messages
+from flywheel.reading.reader import reader
+from flywheel.reading.rollout import Rollout, rollout_events
+from flywheel.reading.shapes import schemas
+from flywheel.reading.shapes.chats import chat, is_chat, is_common
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, text, when
+from flywheel.stages.ingest.readers.benchmarks.trainer_dumps import turn_messages
+
+_LISTS = (
+    "messages", "conversations", "conversation", "trajectory", "history", "turns", "chat_messages", "message_list",
+    "message_history", "chat_history", "dialogue", "dialog", "transcript", "chat", "steps",
+)  # fmt: skip
+_HOLDERS = ("values", "channel_values", "state", "checkpoint", "chat", "thread", "session", "info")
+_NAMING = ("metadata", "checkpoint", "config", "configurable", "info", "session")  # where its ids may be
+_MODELS = ("model", "model_name", "modelId", "model_id", "chatModelTitle")
+_SHARED = 0.55  # confidence in a list that Chat Completions could have, below `openai`'s
+_OWN = 0.85
+_Chat = tuple[str, list[Any]]
+Facts = dict[int, dict[str, Any]]
+
+
+def _chats(record: Any) -> list[_Chat]:
+    """Return the chats of a record, each with its name among several, else ''."""
+    outer = as_dict(record)
+    for place in (outer, *(as_dict(embedded(outer[name])) for name in _HOLDERS if outer.get(name))):
+        for name in _LISTS:
+            if isinstance(place.get(name), list | str) and is_chat(items := embedded(place[name])):
+                return [("", items)]
+    if outer.get("object") == "list" and is_chat(outer.get("data")):  # a page of a thread, the newest first
+        items = [as_dict(item) for item in outer["data"]]
+        return [("", sorted(items, key=lambda item: str(when(item.get("created_at")))))]
+    if (path := _path(outer)) and is_chat(path):
+        return [("", path)]
+    store = as_dict(outer.get("store"))
+    return [(name, items) for name, items in store.items() if is_chat(items)]
+
+
+def _path(outer: Mapping[str, Any]) -> list[Any]:
+    """Return the messages from the beginning of a chat of ChatGPT, which is a tree, to the current one."""
+    nodes, name = as_dict(outer.get("mapping")), outer.get("current_node")
+    path: list[Any] = []
+    for _ in nodes:
+        node = as_dict(nodes.get(name)) if isinstance(name, str) else {}
+        held = as_dict(node.get("message"))
+        path += [held] if any(as_list(as_dict(held.get("content")).get("parts"))) else []
+        name = node.get("parent")
+    return path[::-1]
+
+
+def _read(record: Mapping[str, Any]) -> Iterator[Event]:
+    """Yield the events of a record's chats."""
+    for name, items in _chats(record):
+        history, facts = _with_results(*chat(items))
+        if text(record.get("system")) and not any(message["role"] == "system" for message in history):
+            history.insert(0, {"role": "system", "content": record["system"]})
+            facts = {position + 1: told for position, told in facts.items()}
+        places = [as_dict(embedded(record.get(place))) for place in _NAMING]
+        source = source_of(*places, as_dict(places[2].get("configurable")), record, as_dict(items[-1]))
+        started = next((told["ts"] for told in facts.values() if "ts" in told), source["ts"])
+        named = name or source["conversation_id"] or ident(places[4].get("id"))
+        rollout = Rollout(
+            conversation=named or attempt_of(record, history, source),
+            messages=history,
+            task=source["task_key"] or _task(record),
+            policy=source["policy"],
+            model=text(first(record, _MODELS)) or source["model"],
+            facts=facts,
+            tools=schemas(record.get("tools") or record.get("functions")),
+            started=started,
+        )
+        for event in rollout_events(rollout):
+            yield {**event, "user": source["user"]}
+        about = {"conversation_id": rollout.conversation, "user": source["user"], "ts": source["ts"] or started}
+        yield from judgements(_judged(record), {**rollout.columns(), **about}, None)
+
+
+def _with_results(history: list[Message], facts: Facts) -> tuple[list[Message], Facts]:
+    """Return a chat in which the calls in its text, and their results, are calls and results.
+
+    A result without any call is named context: the agent saw it.
+    """
+    results = [m for m in history if m["role"] == "tool" or (m.get("content") or "").startswith("<tool_response>")]
+    if results and not any(message.get("tool_calls") for message in history):
+        whole: list[dict[str, Any]] = []
+        places: list[int] = []
+        for place, message in enumerate(history):
+            made = turn_messages(message["role"], message.get("content") or "", whole)
+            whole += [{**message, **made[0]}] if len(made) == 1 else made
+            places += [place] * len(made)
+        history, facts = messages(whole), {n: facts[place] for n, place in enumerate(places) if place in facts}
+    made_before = False
+    for n, message in enumerate(history):
+        made_before = made_before or bool(message.get("tool_calls"))
+        if message["role"] == "tool" and not made_before:
+            history[n] = {"role": "context", "name": message.get("name", "tool"), "content": message["content"]}
+    return history, facts
+
+
+def _task(record: Mapping[str, Any]) -> str | None:
+    """Return what a data set calls a task, where that is an id and not its text."""
+    named = text(record.get("task"))
+    return named if named and not any(map(str.isspace, named)) else None
+
+
+def _judged(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a record that say how the attempt ended; `target` is what Nebius calls it."""
+    solved = record.get("target") if "exit_status" in record else None
+    verdict = {"resolved": solved} if isinstance(solved, bool) else {}
+    return {**{name: value for name, value in record.items() if name not in _LISTS}, **verdict,
+            "messages": [{"role": "assistant"}]}  # fmt: skip
+
+
+def _is_own(record: Any) -> bool:
+    """Whether a record has a chat that no other reader knows: of another name, or of another shape."""
+    chats = _chats(record)
+    return bool(chats) and not (chats[0][1] == as_dict(record).get("messages") and is_common(chats[0][1]))
+
+
+def _is_any(record: Any) -> bool:
+    return bool(_chats(record))
+
+
+def _sniff(sample: Sample) -> float:
+    """A file of chats is sure to be ours if one of them has what no other reader knows."""
+    if not all(map(_is_any, sample.records)):
+        return 0.0
+    return _OWN if any(map(_is_own, sample.records)) else _SHARED
+
+
+READER = reader(
+    "transcripts",
+    1,
+    "chats of any program, one a record",
+    sniff=_sniff,
+    needs=_is_any,
+    refusal="no list of messages in which an agent speaks",
+    read=_read,
+)

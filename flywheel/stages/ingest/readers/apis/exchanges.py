@@ -1,0 +1,179 @@
+"""Calls of any other API or framework: a record with what was asked and what was answered, under any usual names.
+
+Gemini's `contents` (pairs, Vertex AI's request-response logs, batch files), Bedrock (Converse, invocation logs of any
+model), Ollama, Cohere, Dify, and home-made lines of question and answer. A body that is Chat Completions' or Claude's
+is read in its own dialect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from typing import Any
+
+from flywheel.reading.events import Event, answer_from
+from flywheel.reading.messages import Message
+from flywheel.reading.pairs import Pair, response_body
+from flywheel.reading.reader import reader
+from flywheel.reading.shapes import about_answer, answered, asked, unread
+from flywheel.reading.streams import stream_events
+from flywheel.reading.usage import token_counts
+from flywheel.reading.values import as_dict, as_list, embedded, first, picked, present, text
+from flywheel.stages.ingest.readers.apis._dialects.calls import Dialect, call_events
+from flywheel.stages.ingest.readers.apis._dialects.chat import CHAT
+from flywheel.stages.ingest.readers.apis._dialects.claude import CLAUDE
+
+_PAIRS = (
+    ("request", "response"), ("full_request", "full_response"), ("request_payload", "response_payload"),
+    ("input", "output"), ("inputs", "outputs"), ("question", "answer"), ("query", "answer"), ("query", "response"),
+    ("prompt", "output"), ("prompt", "answer"),
+)  # fmt: skip
+_BODIES = ("inputBodyJson", "outputBodyJson", "body")  # where Bedrock's log and proxies keep what went over the wire
+_ASKED = ("contents", "messages")
+_ANSWERED = ("candidates", "message", "output", "choices", "events", "content", "outputs", "results", "generation")
+_LOGGED = (  # what a line of a log has and a list of right answers has not
+    "model", "model_name", "modelId", "session_id", "conversation_id", "thread_id", "timestamp", "ts", "created_at",
+    "latency_ms", "latency_s", "input_tokens", "prompt_tokens", "usage",
+)  # fmt: skip
+_OF_OTHERS = ("tool", "tool_name", "expected", "expected_output", "span_id", "spanId", "op_name", "run_type", "type")
+_MODELS = ("model", "modelId", "model_id", "model_name", "ai_model")
+_API, _WORDS = 0.8, 0.55
+
+
+def _pair(record: Mapping[str, Any]) -> Pair | None:
+    """Return what was asked and answered; anything but an object is under `input` and `raw`."""
+    if "contents" in record:
+        return _joined(record, record.get("response"), record)
+    for question, answer in _PAIRS:
+        if record.get(question) and answer in record:
+            return _joined(_body(record[question]), _body(record[answer]), record)
+    if "messages" in record and isinstance(record.get("response"), dict | list):
+        return _joined(record, record["response"], record)
+    return None
+
+
+def _joined(question: Any, answer: Any, record: Mapping[str, Any]) -> Pair:
+    request = dict(question) if isinstance(question, dict) else {"input": question}
+    named = text(first(request, _MODELS)) or text(first(record, _MODELS))
+    turns = isinstance(answer, list) and bool(answer) and all("role" in as_dict(turn) for turn in answer)
+    response = response_body(answer) if isinstance(answer, dict | list) and not turns else {"raw": answer}
+    beside = {name: record[name] for name in ("inputTokenCount", "outputTokenCount") if name in record}
+    release = {"model_version"} if named else set()  # of a model in a registry, which names no policy
+    return Pair(request | present(model=named), {**response, "beside": {**record, **beside}},
+                {name: value for name, value in record.items() if name not in release})  # fmt: skip
+
+
+def _body(value: Any) -> Any:
+    """Return what a log wraps: Bedrock's bodies, Vertex AI's lists of one text."""
+    opened = embedded(value)
+    if isinstance(opened, list) and len(opened) == 1 and isinstance(embedded(opened[0]), dict):
+        opened = embedded(opened[0]) if isinstance(opened[0], str) else opened
+    inner = first(as_dict(opened), _BODIES)
+    return opened if inner is None else embedded(inner)
+
+
+def _history(request: Mapping[str, Any]) -> list[Message]:
+    begun = asked(request)
+    return begun.messages if begun else []
+
+
+def _completed(response: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the answer as `raw`, with its model and id; {} for a failure."""
+    beside = as_dict(response.get("beside"))
+    said = response.get("raw")
+    if said is None:
+        inner = {name: value for name, value in response.items() if name != "beside"}
+        said = _whole([as_dict(chunk) for chunk in stream_events(inner)]) if "events" in inner else inner
+    fields = as_dict(said)
+    if not said or (first(fields, ("error", "errorCode", "promptFeedback")) and "candidates" not in fields):
+        return {}
+    about = about_answer(said)
+    return present(raw=said, id=about.get("response_id"), model=about.get("model"), beside=beside)
+
+
+def _whole(chunks: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the response that a stream of Gemini's is: the pieces of a text belong together."""
+    choices = [as_dict(choice) for chunk in chunks for choice in as_list(chunk.get("candidates"))[:1]]
+    pieces = [as_dict(p) for choice in choices for p in as_list(as_dict(choice.get("content")).get("parts"))]
+    parts: list[dict[str, Any]] = []
+    for kind, group in groupby(pieces, key=lambda part: (part.keys() <= {"text", "thought"}, part.get("thought"))):
+        run = list(group)
+        is_text = kind[0] and all(isinstance(part.get("text"), str) for part in run)
+        parts += [{**run[0], "text": "".join(part["text"] for part in run)}] if is_text else map(dict, run)
+    merged = {name: value for chunk in chunks for name, value in chunk.items() if value is not None}
+    reasons = [reason for choice in choices if (reason := choice.get("finishReason"))]
+    candidate = {"content": {"role": "model", "parts": parts}, "finishReason": reasons[-1] if reasons else None}
+    return merged | {"candidates": [candidate]} if choices else {}
+
+
+def _answer(request: Mapping[str, Any], response: Mapping[str, Any]) -> tuple[list[Message], dict[str, Any]]:  # noqa: ARG001 - a dialect's signature
+    answers = answered(response.get("raw"))
+    payload = answer_from(answers, unread(response.get("raw"), answers))
+    told = present(token_counts(as_dict(response.get("beside")))) | present(token_counts(as_dict(response.get("raw"))))
+    about = {k: v for k, v in about_answer(response.get("raw")).items() if k not in ("model", "response_id")}
+    return answers[:1], told | picked(payload, ("other_choices", "tags") if answers else ()) | about
+
+
+def _tools(request: Mapping[str, Any], response: Mapping[str, Any]) -> list[dict[str, Any]] | None:  # noqa: ARG001 - a dialect's signature
+    begun = asked(request)
+    return begun.tools if begun else None
+
+
+_ANY = Dialect((), _history, _completed, _answer, _tools)
+
+
+def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
+    """Yield the events of a record's calls, each in its own dialect."""
+    for n, pair in enumerate(filter(None, map(_pair, _rows(record)))):
+        own = next((d for d in (CLAUDE, CHAT) if "messages" in pair.request and d.completed(pair.response)), _ANY)
+        yield from call_events(pair, own, line + n)
+
+
+def _rows(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the rows of a page, else the record itself."""
+    rows = [as_dict(row) for row in as_list(record.get("data"))]
+    return rows if rows and _pair(record) is None and all(map(_is_row, rows)) else [record]
+
+
+def _is_row(record: Any) -> bool:
+    return _is_api(record) or _is_worded(record)
+
+
+def _is_api(record: Any) -> bool:
+    """Whether a record has the request and the response of an API as they went over the wire."""
+    pair = _pair(as_dict(record))
+    if pair is None or not any(isinstance(embedded(pair.request.get(name)), list) for name in _ASKED):
+        return False
+    return any(isinstance(pair.response.get(name), dict | list) for name in (*_ANSWERED, "error"))
+
+
+def _is_worded(record: Any) -> bool:
+    """Whether a record has a question and an answer in words, and something that only a log has."""
+    fields = as_dict(record)
+    pair = _pair(fields) if first(fields, _LOGGED) is not None and first(fields, _OF_OTHERS) is None else None
+    if pair is None or pair.request.keys() > {"input", "model"} or "input" not in pair.request:
+        return False
+    question, answer = embedded(pair.request["input"]), pair.response.get("raw") or pair.response.get("events")
+    return (isinstance(question, str | list) and isinstance(answer, str)) or (
+        isinstance(question, list) and any("role" in as_dict(turn) for turn in as_list(answer))
+    )
+
+
+def _is_page(record: Any) -> bool:
+    rows = _rows(as_dict(record))
+    return rows[0] is not record and bool(rows)
+
+
+def _is_any(record: Any) -> bool:
+    return isinstance(record, dict) and any(_pair(row) for row in _rows(record))
+
+
+READER = reader(
+    "exchanges",
+    1,
+    "calls of any other API, what was asked and answered",
+    marks=[(_API, _is_api), (_WORDS, _is_worded), (_WORDS, _is_page)],
+    needs=_is_any,
+    refusal="no question with its answer",
+    read=_read,
+)

@@ -1,0 +1,61 @@
+"""One story as many programs keep it: whatever its log looks like, the agent saw and did the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from flywheel.extensions import Reader
+from flywheel.extensions import Sample as Seen
+from tests.stages.ingest.formats import samples
+
+READERS = ("exchanges", "message_files", "message_rows", "openhands", "transcripts")
+ASKED = "What is the weather in Rome today, please?"
+SAID = "It is 21 degrees and sunny in Rome."
+STORY = [("user", ASKED), ("call", '{"city": "Rome"}'), ("tool", "21"), ("assistant", SAID)]
+SHORT = [("user", "How do I reset my router model X12?"), ("assistant", "Hold the button for ten seconds.")]
+
+
+def told(steps: pl.DataFrame) -> list[tuple[str, str]]:
+    """Return what was seen and done, in order, without system prompts."""
+    story: list[tuple[str, str]] = []
+    for seen, done in steps.sort("index").select("observation", "action").iter_rows():
+        for message in json.loads(seen):
+            content = message["content"].replace('{"temp":21}', "21").replace('{"temp": 21}', "21")
+            story += [(message["role"], content)] if message["role"] != "system" else []
+        act = json.loads(done)
+        calls = act.get("tool_calls", ())
+        story += [("call", json.dumps(call["arguments"])) for call in calls if call["name"] == "get_weather"]
+        story += [("assistant", act["content"])] if not calls else []
+    return story
+
+
+def test_every_log_tells_the_story(tmp_path: Path, take: Callable[..., Any]) -> None:
+    taken = take(*(one.write(tmp_path) for name in READERS for one in samples()[name]))
+    assert (taken.quarantined.height, dict(taken.ignored)) == (0, {"nothing of an agent in it": 6})
+    episodes, steps = taken.built()
+    with_calls = episodes.filter(pl.col("n_tool_calls") > 0)["episode_id"]
+    stories = [told(steps.filter(pl.col("episode_id") == one)) for one in with_calls]
+    assert [story for story in stories if story != STORY] == [STORY[:1]]  # smolagents' code is its own tool
+    assert len(stories) == 30
+    assert set(steps["tool_status"].explode().drop_nulls()) <= {"ok", "unknown"}
+    assert not any("malformed" in tag or "orphan" in tag for tags in episodes["tags"] for tag in tags)
+    by_name = {row["conversation_id"]: row for row in episodes.to_dicts()}
+    counted = {name: (row["input_tokens"], row["output_tokens"]) for name, row in by_name.items()}
+    assert (counted["g1"], counted["th1"], counted["ses_1"]) == ((220, 23), (120, 19), (13, 5))
+    assert by_name["ses_1"]["cost_usd"] == pytest.approx(0.01)
+    models = {"gemini-2.5-pro", "gpt-4o-2024-08-06", "claude-sonnet-4", "amazon.nova-pro-v1:0", "llama3.1"}
+    assert models <= set(episodes["model"].drop_nulls())
+    assert {"i__x-1", "django__django-1"} <= set(taken.events["task_key"].drop_nulls())
+
+
+def test_right_answers_and_tool_logs_are_no_conversations(readers: Mapping[str, Reader]) -> None:
+    oracle = Seen("oracle.jsonl", [{"question": "Where is order 7?", "answer": "Monday"}] * 3)
+    spans = Seen("spans.jsonl", [{"tool": "bash", "input": "ls", "output": "a.py", "timestamp": "2026-10-01"}] * 3)
+    gold = Seen("gold.jsonl", [{"input": "2+2", "output": "4", "expected": "4", "model": "m"}] * 3)
+    for sample in (oracle, spans, gold):
+        assert [name for name in READERS if readers[name].sniff(sample) >= 0.5] == []
