@@ -23,7 +23,7 @@ LOOKS = {
     "flywheel": (GOOD, "flywheel"), "sft": (SECOND, "expert iteration"), "dpo": (ACCENT, "TRL's DPO, random pairs"),
     "oracle": (FOURTH, "flywheel, knows the truth"), "frozen": (LINE, "learns on the first night only"),
 }  # fmt: skip
-_WIDTH, _HEIGHT = 460.0, 250.0  # of a world, in pixels
+_WIDTH, _HEIGHT, _LEGEND = 460.0, 250.0, 270.0  # of a world, and beside the last one, in pixels
 BESIDE = "sft"
 
 
@@ -107,12 +107,13 @@ def _at(line: Any, path: Sequence[str]) -> Any:
 
 
 def plot(lines: Sequence[Line], path: Path) -> None:
-    """Draw production success by night, the mean over seeds; a band for one seed, dots where a promotion serves first.
+    """Draw production success by night, the mean over seeds, and dots where a promotion serves first.
 
+    Flywheel has a band, its interval, where there is one seed. An arm that never gets another champion lies on top.
     The first night is the script's, and what the base model scores when the gate looks at it for the first time.
     """
     worlds = sorted({line["world"] for line in lines}, reverse=True)
-    drawing = Drawing(_WIDTH * len(worlds), _HEIGHT, "Production success, night by night")
+    drawing = Drawing(_WIDTH * len(worlds) + _LEGEND, _HEIGHT, "Production success, night by night")
     for place, world in enumerate(worlds):
         of_world = [line for line in lines if line["world"] == world]
         nights = [line["night"] for line in of_world]
@@ -123,16 +124,16 @@ def plot(lines: Sequence[Line], path: Path) -> None:
         panel.axis_below([(night, str(night)) for night in sorted(set(nights))], title="night")
         drawing.text((panel.left, 12), world, bold=True)
         arms = [arm for arm in LOOKS if _of(of_world, world, arm)]
-        for arm in reversed(arms):
-            _curve(panel, _of(of_world, world, arm), LOOKS[arm][0])
-        for row, arm in enumerate(arms):
-            _legend(panel, row, LOOKS[arm][1], LOOKS[arm][0], "line")
-        _legend(panel, len(arms), "a promoted round serves for the first time", INK, "o")
+        for arm in sorted(arms, key=("oracle", "dpo", "sft", "flywheel", "frozen").index):
+            _curve(panel, _of(of_world, world, arm), LOOKS[arm][0], band=arm == "flywheel")
+    for row, arm in enumerate(arm for arm in LOOKS if any(line["arm"] == arm for line in lines)):
+        _legend(panel, row, LOOKS[arm][1], LOOKS[arm][0], "line")
+    _legend(panel, row + 1, "first night of a promoted round", INK, "o")
     files.atomic_write(path, drawing.svg() + "\n")
 
 
 def _legend(panel: Panel, row: int, text: str, colour: str, look: str) -> None:
-    left, y = panel.left + 90, panel.top + 4 + 13 * row
+    left, y = panel.left + panel.width + 20, panel.top + 30 + 16 * row
     if look == "line":
         panel.drawing.line([(left, y), (left + 18, y)], colour, 2)
     else:
@@ -140,7 +141,7 @@ def _legend(panel: Panel, row: int, text: str, colour: str, look: str) -> None:
     panel.drawing.text((left + 24, y), text)
 
 
-def _curve(panel: Panel, lines: Sequence[Line], colour: str) -> None:
+def _curve(panel: Panel, lines: Sequence[Line], colour: str, *, band: bool) -> None:
     by_night: dict[int, list[Line]] = {}
     for line in lines:
         by_night.setdefault(line["night"], []).append(line)
@@ -155,7 +156,7 @@ def _curve(panel: Panel, lines: Sequence[Line], colour: str) -> None:
         served[1] = math.fsum(before) / len(before)
         panel.drawing.text((panel.x(1) + 14, panel.y(served[1]) - 6), "base model")
     nights = sorted(served)
-    if len({line["seed"] for line in lines}) == 1:
+    if band and len({line["seed"] for line in lines}) == 1:
         bounds = {night: by_night[night][0]["production"]["interval"] for night in nights if night > 1}
         lows, highs = ([(night, bound[side]) for night, bound in bounds.items()] for side in (0, 1))
         panel.band(lows, highs, colour, opacity=0.12)
