@@ -136,7 +136,8 @@ def _counts(usage: Mapping[str, Any]) -> dict[str, int | None]:
 
 def _plain(item: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a message under `role` and `content`, out of what wraps it."""
-    if "step_number" in item or item.keys() <= {"task", "task_images"} or item.keys() <= {"system_prompt"}:
+    alone = {"system_prompt"} if "system_prompt" in item else {"task", "task_images"} if "task" in item else set()
+    if "step_number" in item or (alone and item.keys() <= alone):
         return _step(item)
     about, inner = as_dict(item.get("info")), as_dict(item.get("message"))
     if "role" in about:

@@ -68,7 +68,7 @@ RECORDS: list[tuple[str, dict[str, Any]]] = [
     ("otel", {"resourceSpans": []}),
     ("otel", {"resource_logs": []}),
     ("tau_bench", {"task_id": 1, "trial": 0, "reward": 1.0, "traj": CHAT, "info": {}}),
-    ("unknown", {"request": {"system": [{"text": "s"}], "messages": CHAT}, "response": {"output": {"message": {}}}}),
+    ("exchanges", {"request": {"system": [{"text": "s"}], "messages": CHAT}, "response": {"output": {"message": {}}}}),
     ("tool_schemas", {"type": "function", "function": {"name": "f", "parameters": {}}}),
 ]
 

@@ -17,7 +17,7 @@ from flywheel.reading.reader import reader
 from flywheel.reading.status import FAILED, OK
 from flywheel.reading.usage import token_counts
 from flywheel.reading.values import as_dict, as_list, first, ident, number, picked, present, text, when
-from flywheel.records import EventKind
+from flywheel.records import EventKind, canonical_json, content_id
 from flywheel.stages.ingest.readers._swe import run_of_trajectory
 
 _KINDS = ("SystemPromptEvent", "MessageEvent", "ActionEvent", "ObservationEvent", "AgentErrorEvent",
@@ -47,7 +47,8 @@ def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
     task = ident(record.get("instance_id"))
     model = text(setup.get("model"))
     attempt = ident(first(record, ("attempt", "attempt_id")))
-    source = {"conversation_id": "/".join(filter(None, (task, attempt))), "task_key": task, "model": model}
+    named = "/".join(filter(None, (task, attempt))) or content_id(canonical_json(record["history"]))
+    source = {"conversation_id": named, "task_key": task, "model": model}
     seq = 0
     for entry in _flat(record["history"]):
         for event in _events(entry, {**source, "ts": when(entry.get("timestamp"))}):

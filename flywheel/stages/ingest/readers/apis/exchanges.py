@@ -160,8 +160,7 @@ def _is_worded(record: Any) -> bool:
 
 
 def _is_page(record: Any) -> bool:
-    rows = _rows(as_dict(record))
-    return rows[0] is not record and bool(rows)
+    return isinstance(record, dict) and _rows(record)[0] is not record
 
 
 def _is_any(record: Any) -> bool:

@@ -26,7 +26,7 @@ _NOT_THE_AGENTS = {"infrastructure_error", "user_error"}  # ends of a simulation
 
 def _read(record: Any) -> Iterator[Event]:
     """Yield the messages and outcomes of all simulations."""
-    tasks = {ident(task.get("id")): task for task in map(as_dict, as_list(record["tasks"]))}
+    tasks = {ident(task.get("id")): task for task in map(as_dict, as_list(record.get("tasks")))}
     for simulation in map(as_dict, record["simulations"]):
         task = tasks.get(ident(simulation.get("task_id")), {})
         yield from _simulation(simulation, as_dict(record.get("info")), task)
