@@ -23,7 +23,7 @@ LOOKS = {
     "flywheel": (GOOD, "flywheel"), "sft": (SECOND, "expert iteration"), "dpo": (ACCENT, "TRL's DPO, random pairs"),
     "oracle": (FOURTH, "flywheel, knows the truth"), "frozen": (LINE, "learns on the first night only"),
 }  # fmt: skip
-_WIDTH, _HEIGHT, _LEGEND = 460.0, 250.0, 270.0  # of a world, and beside the last one, in pixels
+_WIDTH, _HEIGHT, _LEGEND = 460.0, 250.0, 270.0  # of a world, and next to the last one, in pixels
 BESIDE = "sft"
 
 
