@@ -86,7 +86,7 @@ def _plan_lines(p: Plan, options: str, *, verbose: bool) -> list[str]:
         ["rows", f"{p.rows:,} of {p.tasks:,} tasks{mix}, dataset {p.dataset_sha256[:12]}"],
         [
             "budget",
-            f"at most {p.steps:,} optimiser steps over {p.card.tokens:,} tokens ({present.size(p.characters)} of text)",
+            f"about {p.steps:,} optimiser steps over {p.card.tokens:,} tokens ({present.size(p.characters)} of text)",
         ],
         ["rate", f"{p.learning_rate:.2g} at its peak; until {p.max_kl:g} nats a token from the parent"],
         *_memory_rows(p.memory),
@@ -218,7 +218,11 @@ def _train_lines(m: RoundManifest, *, already: bool) -> list[str]:
         ["time", present.duration(m.timings_s.get("total", 0))],
     ]
     rows += [["forced", m.forced]] if m.forced else []
-    rows += [[name, f"{value:,.0f}" if value.is_integer() else f"{value:.4f}"] for name, value in m.checks.items()]
+    checks = [
+        f"{name.replace('_', ' ')} {value:,.0f}" if value.is_integer() else f"{name.replace('_', ' ')} {value:.4f}"
+        for name, value in m.checks.items()
+    ]
+    rows += [["checks", ", ".join(checks)]] if checks else []
     first = f"round {m.round} was already trained" if already else f"trained round {m.round}"
     return [first, *columns(rows), f"next  flywheel eval --round {m.round} --promote"]
 
