@@ -6,10 +6,8 @@
 from __future__ import annotations
 
 import ast
-import io
 import re
 import sys
-import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +21,7 @@ STOPPED = {
     r"dear|dearer|dearest": "expensive",
     r"stands?|stood": "is, is in, is at",
     r"says|said": "shows, gives, reports, states",
-    r"judged|(?<!LLM )judges": "evaluated (eval), labelled (rewards), decided (gate)",
+    r"judged|(?<!llm )judges": "evaluated (eval), labelled (rewards), decided (gate)",
     r"drawn": "sampled",
     r"rivals?": "baseline",
     r"gravest": "most severe",
@@ -31,7 +29,8 @@ STOPPED = {
     r"what became of": "the outcome of",
     r"(?<!there )(?:is|are|was|were) no (?!longer\b|more\b|less\b|different\b)(?=[a-z])": "is not a ...",
 }
-PATTERN = re.compile("|".join(rf"\b(?:{word})\b" if word[0] != "(" else word for word in STOPPED), re.IGNORECASE)
+_WORDS, _PHRASES = ("|".join(word for word in STOPPED if (word[0] == "(") == phrase) for phrase in (False, True))
+PATTERN = re.compile(rf"\b(?:{_WORDS})\b|{_PHRASES}")  # of small letters: many times as fast as for any
 ALLOWED = {  # data and quotations
     "flywheel/stages/signals/lexicon.py",
     "tests/docs/words.py",
@@ -42,7 +41,7 @@ PLACES = ("README.md", "AGENTS.md", "docs", "flywheel", "pipelines", "benchmarks
 def texts(path: Path) -> Iterator[tuple[int, str]]:
     """Yield (line, text) of what people read in a file: every line of a document; strings and comments of a module."""
     source = path.read_text(encoding="utf-8")
-    if not PATTERN.search(source):
+    if not PATTERN.search(source.lower()):
         return
     if path.suffix != ".py":
         fenced = False
@@ -55,9 +54,9 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             for offset, line in enumerate(node.value.splitlines()):
                 yield node.lineno + offset, re.sub(r"`[^`]*`", "", line)
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], re.sub(r"`[^`]*`", "", token.string)
+    for number, line in enumerate(source.splitlines(), 1):
+        _, _, comment = line.partition("# ")
+        yield number, re.sub(r"`[^`]*`", "", comment)
 
 
 def stopped(paths: list[Path]) -> Iterator[str]:
@@ -69,9 +68,9 @@ def stopped(paths: list[Path]) -> Iterator[str]:
         if skipped or file.suffix not in {".py", ".md", ".toml", ".jinja", ".html"}:
             continue
         for number, text in texts(file):
-            for match in PATTERN.finditer(text):
-                instead = next(i for w, i in STOPPED.items() if re.fullmatch(w, match[0], re.IGNORECASE) or w[0] == "(")
-                yield f"{name}:{number}: {match[0]} -> {instead}"
+            for match in PATTERN.finditer(text.lower()):
+                instead = next(i for w, i in STOPPED.items() if re.fullmatch(w, match[0]) or w[0] == "(")
+                yield f"{name}:{number}: {text[match.start() : match.end()]} -> {instead}"
 
 
 if __name__ == "__main__":
