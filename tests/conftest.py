@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 from collections.abc import Callable, Generator, Iterator
 from itertools import groupby
@@ -22,9 +23,17 @@ settings.register_profile("commit", deadline=None, max_examples=25, derandomize=
 settings.register_profile("e2e", deadline=None, max_examples=100)
 settings.load_profile("commit")
 
-_COMMANDS = {"FLYWHEEL", "REAL", "flywheel", "subprocess", "killed_everywhere"}
+_COMMANDS = {"FLYWHEEL", "REAL", "flywheel", "launch", "subprocess", "killed_everywhere"}
 _HEAVY = {"polars", "torch", "transformers", "peft", "trl"}
-_LIBRARIES = {"torch", "transformers", "make_tiny_model"}
+_LIBRARIES = {"torch", "transformers", "load_tokenizer", "make_tiny_model"}
+_IMPORTED = re.compile(r"^(?:import|from) (?:torch|transformers)\b", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave a module that imports torch unread where no test with a model runs: the import takes over a second."""
+    if "not model" not in config.option.markexpr or collection_path.suffix != ".py":
+        return None
+    return bool(_IMPORTED.search(collection_path.read_text(encoding="utf-8"))) or None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

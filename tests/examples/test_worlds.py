@@ -42,6 +42,7 @@ def test_the_shop_has_ten_thousand_questions_in_seventeen_families() -> None:
     assert len({task.family for task in DESK.tasks()}) == 15
 
 
+@pytest.mark.slow
 def test_queries_run_and_slips_answer_something_else() -> None:
     shop, some = WAREHOUSE._database, list({task.family: task.about for task in WAREHOUSE.tasks()}.values())
     some += list(shop_questions().values())[::119]

@@ -89,6 +89,7 @@ PIECES = [
 PIECES += ["<|channel|>", " to=functions.f", "<|message|>", "```tool_code", "<function=f>", "<parameter=a>", "<escape>"]
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=5), max_size=12).map("".join))
 def test_parsing_never_fails_and_gives_the_normal_form(text: str) -> None:
     made = parse_completion(text, TOOLS)

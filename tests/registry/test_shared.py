@@ -135,6 +135,7 @@ def test_a_killed_decision_is_finished_and_a_number_is_taken_once(tmp_path: Path
         assert ctx.registry.next_number() == 2
 
 
+@pytest.mark.slow
 def test_a_machine_cut_off_at_any_request_goes_on_where_it_was(bucket: BucketServer, tmp_path: Path) -> None:
     def work(folder: Path, url: str) -> None:
         if 1 not in machine(folder, url).registry.trained():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from flywheel.config import SliceRule
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.evaluate.logged_attempts import held_out
@@ -11,6 +12,7 @@ from flywheel.project import Project
 from flywheel.stages.evaluate.slices import case_slices
 
 
+@pytest.mark.slow
 def test_a_round_is_sliced_by_what_the_log_holds_of_its_held_out_tasks(tmp_path: Path, sample_logs: Path) -> None:
     project = Project(tmp_path)
     project.ingest([sample_logs])

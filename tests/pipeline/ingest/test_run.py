@@ -102,6 +102,7 @@ def test_lines_written_just_before_a_rotation_are_read_under_the_new_name(projec
     assert (result.read, result.kept) == (1, 1)
 
 
+@pytest.mark.slow
 def test_many_small_parts_are_put_together(project: Path) -> None:
     log = project / "logs" / "a.jsonl"
     for number in range(40):

@@ -106,6 +106,7 @@ TEXTS = {"areal", "atif", "harbor", "intercode", "run_result", "skyrl", "star", 
          "verl"}  # fmt: skip
 
 
+@pytest.mark.slow
 def test_no_reader_lets_bytes_through_and_each_keeps_the_reference(readers: Mapping[str, Reader]) -> None:
     worker = Worker(IngestConfig(), b"k" * 32, readers)
     kept: set[str] = set()

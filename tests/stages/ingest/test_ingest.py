@@ -132,6 +132,7 @@ def test_a_file_cut_at_any_two_bytes_and_given_in_pieces_is_the_whole(
     assert facts(pl.concat([e for e in one_by_one if e.height])).equals(whole)
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cuts=st.lists(st.integers(0, 2000), min_size=1, max_size=3))
 def test_a_log_that_grows_by_any_bytes_is_the_whole(

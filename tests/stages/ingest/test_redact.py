@@ -49,6 +49,7 @@ def once(value: object, **settings: Any) -> Any:
     return json.loads(redactor(**settings).payloads([canonical_json(value)])[0])
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(PAYLOADS, max_size=4))
 def test_redacting_twice_changes_nothing(payloads: list[dict[str, object]]) -> None:
@@ -58,6 +59,7 @@ def test_redacting_twice_changes_nothing(payloads: list[dict[str, object]]) -> N
     assert not again.counts
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     st.lists(PAYLOADS, max_size=3),
@@ -76,6 +78,7 @@ def test_an_id_and_the_same_text_in_a_payload_get_the_same_pseudonym(text: str) 
     assert once({"id": text}) == {"id": redactor().text(text)}
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(PAYLOADS, st.integers(1, 4))
 def test_what_a_payload_becomes_does_not_depend_on_those_beside_it(payload: dict[str, object], times: int) -> None:

@@ -363,6 +363,7 @@ outcomes = st.sampled_from([0.05, 0.3, 0.5, 0.8, 0.95])
 logs = st.lists(st.tuples(st.sampled_from("tu"), outcomes, st.lists(names, min_size=1, max_size=4)), max_size=12)
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(logs)
 @example(
