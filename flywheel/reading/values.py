@@ -218,16 +218,19 @@ def literal(written: str) -> dict[str, Any] | None:
     and for what is longer than 100,000 characters or nested deeper than 40.
     """
     stripped = written.strip()
-    if not (stripped.startswith("{") and stripped.endswith("}") and len(stripped) <= _LONGEST_LITERAL):
-        return None
+    value = python_value(stripped) if stripped.startswith("{") and len(stripped) <= _LONGEST_LITERAL else None
+    return value if isinstance(value, dict) else None
+
+
+def python_value(written: str) -> Any:
+    """Return the literal that a text writes as Python does; None for any other text, as for `literal`."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of escapes that Python does not know: it leaves them as they are
-            node = ast.parse(stripped, mode="eval").body
-        value = _literal(node, 0)
+            node = ast.parse(written, mode="eval").body
+        return _literal(node, 0)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
-    return value if isinstance(value, dict) else None
 
 
 def _literal(node: ast.expr, depth: int) -> Any:

@@ -39,7 +39,7 @@ def project(tmp_path: Path) -> Path:
 
 def test_a_table_next_to_the_logs_is_named_and_stops_nothing(project: Path) -> None:
     done = flywheel(project, "ingest")
-    assert (done.returncode, "set aside  logs/oracle.csv: a CSV table" in done.stdout) == (0, True)
+    assert (done.returncode, "set aside  logs/oracle.csv: no reader knows its records" in done.stdout) == (0, True)
     again = json.loads(flywheel(project, "ingest", "--json").stdout)
     assert [(one["file"], one["reason"]) for one in again["set_aside"]] == [("logs/oracle.csv", "unknown_format")]
 

@@ -24,8 +24,6 @@ _BINARY = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 _LENGTH = 4  # bytes of the length before a message
 _FIRST, _SECOND = 0x0A, 0x12  # tags of a protobuf message's first fields, where they hold messages
 _MARKUP = re.compile(rb"<(\?xml|!doctype html|html|[a-z][\w:.-]*[\s/>])", re.IGNORECASE)
-_FIELD = rb'(?:"[^"\n]{1,80}"|[A-Za-z_][\w .()/-]{0,79})'
-_HEADER = re.compile(rb"\A" + _FIELD + rb"(?:([,;\t])" + _FIELD + rb")(?:\1" + _FIELD + rb")*\r?\n(.*)")
 _ZEROS = 0.2  # the share of zero bytes, on one side, that only text of two bytes a character has
 
 
@@ -63,16 +61,12 @@ def _varint(data: bytes, start: int) -> tuple[int, int]:
 
 
 def foreign_text(head: bytes) -> str:
-    """Return what a text other than JSON is: XML, a web page, a table; '' if none of these."""
+    """Return what a text other than JSON is: XML, a web page; '' if neither."""
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:_PROBED]
     markup = _MARKUP.match(text)
     if markup:
         is_page = b"html" in text[:200].lower()
         return f"a web page (HTML); {_INSTEAD}" if is_page else f"an XML document; {_INSTEAD}"
-    header = _HEADER.match(text)
-    if header and header[1] in header[2]:
-        kind = "TSV" if header[1] == b"\t" else "CSV"
-        return f"a {kind} table; {_INSTEAD}"
     return ""
 
 

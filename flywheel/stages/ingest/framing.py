@@ -1,4 +1,4 @@
-"""From content to its records: lines, server-sent events, elements of a JSON array, documents, Parquet rows.
+"""From content to its records: lines, server-sent events, elements of a JSON array, documents, rows of tables.
 
 In: content and limits. Out: `Record`s and `Bad` records in order, one at a time, so that memory does not grow with the
 file. What cannot be read is a `Bad` with its reason, size and hash, never an exception: the next record follows.
@@ -19,6 +19,7 @@ from flywheel.stages.ingest.foreign import foreign_bytes, foreign_file, foreign_
 from flywheel.stages.ingest.framed import Bad, Framed, Lines, Raw, Record, refused
 from flywheel.stages.ingest.jsontext import BadJsonError, has_large_numbers, is_object, storable
 from flywheel.stages.ingest.opening import FREE_BYTES, Content, Opened, Stream, compression, too_large
+from flywheel.stages.ingest.tables import delimiter_of, table_rows
 
 if TYPE_CHECKING:
     from hashlib import _Hash as Hash
@@ -108,7 +109,7 @@ class Framing:
         if layout == "events":
             self._unwrap = _event_data
         record: Framed | None = None
-        ways = {"document": self._document, "frames": self._frames}
+        ways = {"document": self._document, "frames": self._frames, "table": self._table}
         for record in ways.get(layout, self._lines)(opened):
             yield record
         is_truncated = isinstance(record, Bad) and record.reason == "truncated"
@@ -185,6 +186,11 @@ class Framing:
             self.lines = piece.number
             yield self._piece(piece, stream.fault)
 
+    def _table(self, stream: Opened) -> Iterator[Framed]:
+        for row in table_rows(stream, delimiter_of(stream.peek()), self._limits.record_bytes):
+            self.lines = row.line
+            yield row
+
     def _piece(self, piece: Piece, fault: str) -> Raw | Bad:
         if piece.truncated:
             return refused(piece.number, "truncated", fault or "the document ends before its end", piece.raw)
@@ -250,7 +256,7 @@ class Framing:
 
 
 def _layout(head: bytes) -> str:
-    """Return 'lines', 'events', 'document', 'frames' or 'unknown' for a content's beginning."""
+    """Return 'lines', 'events', 'document', 'frames', 'table' or 'unknown' for a content's beginning."""
     if foreign_bytes(head):
         return "unknown"
     text = head.removeprefix(_BOM).lstrip()
@@ -267,7 +273,7 @@ def _layout(head: bytes) -> str:
     body = head[_LENGTH : _LENGTH + 4]
     if 0 < length < _MOST and (body.startswith(b"{") or (compression(body) and not head.startswith(b"{"))):
         return "frames"
-    return "lines" if some_parse else "unknown"
+    return "table" if delimiter_of(text) else "lines" if some_parse else "unknown"
 
 
 def _holds_several(line: bytes) -> bool:

@@ -52,7 +52,7 @@ class LostFields:
 
     def look(self, source_format: str, record: Record, rows: Sequence[Row]) -> None:
         """Compare a record with its events, if it is one of the sample."""
-        if (record.line - 1) % _EVERY or len(record.raw or b"") > _MOST_BYTES:
+        if (record.number - 1) % _EVERY or len(record.raw or b"") > _MOST_BYTES:
             return
         text = "\n".join(str(value) for row in rows for value in row[:-3] if value is not None)
         numbers = {number for written in _NUMBER.findall(text) for number in (written, written.lstrip("-"))}

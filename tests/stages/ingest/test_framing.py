@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import hashlib
+import io
 import json
 import struct
 from pathlib import Path
@@ -103,7 +105,7 @@ def framed(*messages: bytes) -> bytes:
     return b"".join(struct.pack(">I", len(m)) + m for m in messages)
 
 
-JSONL, TABLE = '{"a":1}\n{"b":2}\n', "id,name,start time\n1,x,2026-10-01\n"
+JSONL = '{"a":1}\n{"b":2}\n'
 NAMED: dict[str, tuple[bytes, str]] = {
     "protobuf": (export(), "`format: json`"),
     "protobuf behind its length": (framed(export(), export()), "`format: json`"),
@@ -112,11 +114,6 @@ NAMED: dict[str, tuple[bytes, str]] = {
     "UTF-16 with its mark": (JSONL.encode("utf-16"), "UTF-16"),
     "UTF-16, little end first": (JSONL.encode("utf-16-le"), "UTF-16"),
     "UTF-16, big end first": (JSONL.encode("utf-16-be"), "UTF-16"),
-    "CSV": (TABLE.encode(), "a CSV table; export JSON or Parquet"),
-    "CSV of a spreadsheet": (b"\xef\xbb\xbf" + TABLE.replace(",", ";").encode(), "a CSV table"),
-    "CSV with JSON in it": (b'id,"input"\r\n1,"{""a"":1}"\r\n', "a CSV table"),
-    "CSV that begins like a message": (b'a,b\n{"x":1},2\n', "a CSV table"),
-    "TSV": (TABLE.replace(",", "\t").encode(), "a TSV table"),
     "XML": (b'<?xml version="1.0"?>\n<log/>\n', "an XML document"),
     "XML without a head": (b"<log>\n<entry/></log>", "an XML document"),
     "web page": (b"\n<!DOCTYPE html>\n<html><body>Sign in</body></html>", "a web page"),
@@ -230,3 +227,55 @@ def test_a_document_whose_parts_stand_in_one_line_each_is_a_document(tmp_path: P
     path = tmp_path / "x.json"
     path.write_text('{\n "steps": [\n  {"n": 1}\n ],\n "tail":\n  {"n": 2}\n}\n')
     assert told(frame(path)) == [{"steps": [{"n": 1}], "tail": {"n": 2}}]
+
+
+ASKED = [{"role": "user", "content": 'He said "5\\" pipe",\nthen left'}]
+ROW = {"id": "007", "n": 3, "cost": 0.25, "ok": True, "messages": ASKED, "output": "true", "note": None}
+
+
+def table(delimiter: str, *, python: bool = False) -> str:
+    """Write a row as a spreadsheet or a data frame does: with its index first, and lists as JSON or as Python."""
+    cells = [repr(v) if python and isinstance(v, list) else json.dumps(v) if isinstance(v, list) else v
+             for v in ROW.values()]  # fmt: skip
+    text = io.StringIO()
+    csv.writer(text, delimiter=delimiter).writerows([["", *ROW], [0, *cells], [], [1, *cells]])
+    return text.getvalue()
+
+
+@pytest.mark.parametrize("content", [
+    table(",").encode(), table("\t").encode(), b"\xef\xbb\xbf" + table(";").encode(), table(",", python=True).encode(),
+    gzip.compress(table(",").encode()), ("id\tmessages\n007\t" + json.dumps(ASKED) + "\n").encode(),
+])  # fmt: skip
+def test_rows_of_a_table_are_records_at_their_first_line(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes(content)
+    found = [f for f in frame(path) if isinstance(f, Record)]
+    assert all(ROW[name] == value for f in found for name, value in f.value.items())
+    assert [(f.line, f.number) for f in found] in ([(2, 1), (4, 2)], [(2, 1)])
+
+
+HEADER = b"id,text,messages\n"
+ROWS: dict[str, tuple[bytes, list[object]]] = {
+    "other cells": (b'a,"b\nc",d\na,b\ne,f,g\n', [2, (4, "bad_record"), 5]),
+    "not UTF-8": (b"a,\xff,c\nd,e,f\n", [(2, "bad_encoding"), 3]),
+    "words behind a quote": (b'a,"b"c,d\ne,f,g\n', [(2, "bad_record"), 3]),
+    "a quote that nothing closes": (b'a,b,c\nd,"e,f\n', [2, (3, "bad_record")]),
+    "a row longer than allowed": (b"a,b,c\n" + b"x" * 1_000_001 + b",b,c\nd,e,f\n", [2, (3, "truncated")]),
+    "a cell that a spreadsheet cut": (b"a,b,[" + b"7" * 32_766 + b"\nd,e,f\n", [(2, "bad_record"), 3]),
+    "nested absurdly": (b"a,b," + b"[" * 300 + b"]" * 300 + b"\nd,e,f\n", [(2, "bad_record"), 3]),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_that_is_none_has_its_line_and_a_reason(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes(HEADER + ROWS[name][0])
+    assert [(f.line, f.reason) if isinstance(f, Bad) else f.line for f in frame(path)] == ROWS[name][1]
+
+
+def test_two_columns_of_one_name_are_refused_with_a_word(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes(b"id,text,text\n1,a,b\n")
+    (bad,) = frame(path)
+    assert isinstance(bad, Bad)
+    assert (bad.reason, "one name" in bad.detail) == ("unknown_format", True)

@@ -159,7 +159,7 @@ def _judgement(row: Mapping[str, Any]) -> tuple[EventKind, dict[str, Any]]:
         return EventKind.OUTCOME, {"name": metric, "value": float(value), "scale": [0, 1], "source": "callback"}
     if metric:
         return EventKind.FEEDBACK, {"name": metric, "value": number(value)}
-    if "inference_id" in row:
+    if row.get("inference_id"):
         message = _output(embedded(value))
         calls = message.get("tool_calls") or ()
         correction = message.get("content") or (canonical_json(calls[0]["arguments"]) if calls else "")
