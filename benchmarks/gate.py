@@ -14,6 +14,7 @@ recurring the same sixty tasks for ever: can a better candidate be promoted, and
 samples   several attempts a case: after how many nights is the first level reached?
 covariate what the champion's history explains of the differences
 canary    users who return every night: false promotions and rollbacks, and true ones
+failing   the same users' errors: how often a canary seems to fail more often, and when one that does is seen
 slice     a candidate that is better on the whole and worse in one slice, found or declared: is it ever promoted?
 holds     a candidate that is better on the whole and unchanged in one slice: how often is it held for nothing?
 alike     a candidate that is better everywhere alike: how often does a found slice hold it?
@@ -41,7 +42,7 @@ from flywheel.stats.betting import log_e
 from flywheel.stats.clusters import cluster, mean_difference
 from flywheel.stats.planning import candidate_level
 from gate_again import again, covariate, held, malformed, recurring, samples
-from gate_canary import canary
+from gate_canary import canary, failing
 from gate_rows import CFG, EMPTY, RULES, Rival, metric, outcomes
 
 ALPHA = 0.05
@@ -265,8 +266,8 @@ def _log(side: str, rate: float, *, users: bool, n: int = 100_000) -> list[Attem
 PARTS: dict[str, Callable[[int], Iterator[str]]] = {
     "power": power, "looks": looks, "harmful": harmful, "mixed": mixed, "again": again, "held": held,
     "malformed": malformed, "odd": odd,
-    "recurring": recurring, "samples": samples, "covariate": covariate, "canary": canary, "slice": regression,
-    "holds": holds, "alike": alike, "coverage": coverage, "speed": speed,
+    "recurring": recurring, "samples": samples, "covariate": covariate, "canary": canary, "failing": failing,
+    "slice": regression, "holds": holds, "alike": alike, "coverage": coverage, "speed": speed,
 }  # fmt: skip
 
 

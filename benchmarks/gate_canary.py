@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from flywheel.config import CanaryConfig
 from flywheel.pipeline.promote.canary import HARM_ALPHA
-from flywheel.stages.gate.canary import Sides, confidence_sequence, log_e_better, log_e_harm
+from flywheel.stages.gate.canary import Sides, confidence_sequence, log_e_better, log_e_failing, log_e_harm
 
 CANARY = CanaryConfig()
 
@@ -70,3 +70,50 @@ def _canary_nights(rng: np.random.Generator, world: _Canary, past: int) -> tuple
     # clipping takes a little of a gain, and what it takes is part of the truth
     mean = np.clip(np.random.default_rng(1).normal(0.5, 0.2, 20_000), 0, 1)
     return nights, float((np.clip(mean + world.gain + world.other * np.sign(mean - 0.5), 0, 1) - mean).mean())
+
+
+class _Errors(NamedTuple):
+    """A world whose users meet errors at rates of their own, Beta with this mean; at spread 1 most fail never."""
+
+    users: int
+    canary: int
+    mean: float
+    spread: float
+    times: float = 1.0  # as many at the canary
+    returning: bool = True
+
+
+_FAILING = (
+    _Errors(100, 5, 0.1, 1), _Errors(100, 5, 0.3, 1), _Errors(100, 20, 0.1, 1), _Errors(100, 50, 0.1, 0.5),
+    _Errors(100, 5, 0.1, 30, 5), _Errors(100, 20, 0.1, 30, 3), _Errors(100, 50, 0.1, 5, 3),
+    _Errors(420, 20, 0.1, 5, 3, returning=False),
+)  # fmt: skip
+
+
+def failing(histories: int) -> Iterator[str]:
+    """Errors that double: E by users, and how often it reaches what rolls back within 60 nights, and when."""
+    for world in _FAILING:
+        rng, reached = np.random.default_rng(3), list[int]()
+        runs = max(1, histories // 20)
+        for _ in range(runs):
+            nights = list(_failing_nights(rng, world))
+            if log_e_failing(nights) >= (bar := math.log(1 / HARM_ALPHA)):
+                reached.append(next(n for n in range(1, 61) if log_e_failing(nights[:n]) >= bar))
+        words = f"{world.users} users{'' if world.returning else ' a night'}, {world.canary} the canary's"
+        yield (
+            f"errors of {world.mean:.0%}, spread {world.spread}, times {world.times}, {words}: seen "
+            f"{len(reached) / runs:.3f}, night {np.median(reached) if reached else '-'} ({runs} runs)"
+        )
+
+
+def _failing_nights(rng: np.random.Generator, world: _Errors) -> Iterator[Sides]:
+    rates = np.zeros(world.users)
+    for night in range(60):
+        if night == 0 or not world.returning:
+            rates = rng.beta(world.mean * world.spread, (1 - world.mean) * world.spread, world.users)
+            rates[: world.canary] = np.minimum(rates[: world.canary] * world.times, 1.0)
+        attempts = rng.integers(1, 7, world.users)
+        failed = rng.binomial(attempts, rates)
+        name = "" if world.returning else f"{night} "
+        units = [(f"{name}{i}", (float(failed[i]), int(attempts[i]))) for i in range(world.users)]
+        yield Sides(dict(units[world.canary :]), dict(units[: world.canary]))

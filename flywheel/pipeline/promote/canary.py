@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -61,7 +62,7 @@ class _Night(NamedTuple):
     before: dict[str, tuple[float, int]]  # the same from before the canary
     began: str  # day of the canary's first attempt; '' where none is known
     attempts: list[str]
-    failed: list[int]  # attempts with a tool error, old and new
+    failed: list[dict[str, int]]  # attempts with a tool error by unit, old and new
 
 
 def watch(  # noqa: PLR0913 - one parameter an option
@@ -170,16 +171,22 @@ def _look(scored: tuple[Log, Log], earlier: Sequence[Attempt], known: set[str], 
         before=_units(past),
         began=began,
         attempts=sorted(a.episode_id for a in (*old, *new, *past)),
-        failed=[sum(a.amounts.get("n_tool_errors", 0) > 0 for a in side) for side in (old, new)],
+        failed=[
+            dict(sorted(Counter(_unit(a) for a in side if a.amounts.get("n_tool_errors", 0) > 0).items()))
+            for side in (old, new)
+        ],
     )
 
 
 def _units(attempts: Sequence[Attempt]) -> dict[str, tuple[float, int]]:
     scores: dict[str, list[float]] = {}
     for attempt in sorted(attempts, key=lambda a: a.episode_id):
-        unit = content_id("unit", attempt.user) if attempt.user else attempt.episode_id
-        scores.setdefault(unit, []).append(attempt.score or 0.0)
+        scores.setdefault(_unit(attempt), []).append(attempt.score or 0.0)
     return {unit: (math.fsum(values), len(values)) for unit, values in sorted(scores.items())}
+
+
+def _unit(attempt: Attempt) -> str:
+    return content_id("unit", attempt.user) if attempt.user else attempt.episode_id
 
 
 def _counts(night: dict[str, Any]) -> list[int]:
@@ -270,11 +277,21 @@ def _e_value(log_e: float) -> str:
 def _failing(nights: Sequence[dict[str, Any]]) -> bool:
     """Return whether errors doubled in each of the last looks, and chance does not explain that, over all looks."""
     last = nights[-WINDOWS:]
-    looks = ((n["failed"][0], _counts(n)[0], n["failed"][1], _counts(n)[1]) for n in nights)
-    if log_e_failing(looks) < math.log(1 / HARM_ALPHA):
-        return False
-    return len(last) == WINDOWS and all(
-        min(counts := _counts(n)) >= LEAST_WINDOW
-        and n["failed"][1] / counts[1] > TWICE * max(n["failed"][0], 1) / counts[0]
-        for n in last
+    doubled = len(last) == WINDOWS and all(
+        min(counts := _counts(night)) >= LEAST_WINDOW
+        and (failed := [_sum(side) for side in night["failed"]])[1] / counts[1] > TWICE * max(failed[0], 1) / counts[0]
+        for night in last
     )
+    return doubled and log_e_failing([_errors(night) for night in nights]) >= math.log(1 / HARM_ALPHA)
+
+
+def _sum(failed: dict[str, int] | int) -> int:
+    return failed if isinstance(failed, int) else sum(failed.values())
+
+
+def _errors(night: dict[str, Any]) -> Sides:
+    """Return one look's attempts with an error; nothing of a look whose line does not say whose they were."""
+    if any(isinstance(failed, int) for failed in night["failed"]):
+        return Sides({}, {})
+    sides = zip((night["old"], night["new"]), night["failed"], strict=True)
+    return Sides(*({unit: (failed.get(unit, 0), n) for unit, (_, n) in units.items()} for units, failed in sides))

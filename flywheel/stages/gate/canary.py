@@ -17,9 +17,12 @@ users' means as they are then; users who come later add their first night.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from flywheel.records import content_id
 from flywheel.stages.gate.evidence import BOLD, STARTS, over_starts
@@ -30,6 +33,8 @@ STRATA = 5  # take nine tenths of the variance that many would take (Cochran 196
 _STRATUM = 20  # units that each stratum but one has on the smaller side: in small ones sides differ in size by chance
 SHARE_P = 0.001  # chance, over all looks together, that a canary with its share of users seems to lack it
 TWICE = 2.0  # times the old share of attempts with errors, from which a canary fails
+_TILTS = np.array([[0.7], [1.4], [2.8], [5.6], [11.2]])  # of failing; e^0.7: the odds are twice as high
+_DRAWN = 500  # units whose draws are counted together
 _PRIOR = 5.0  # attempts that pull a unit's past to the mean: users who differ by sd .2 around one half
 
 Sums = Mapping[str, Sequence[float]]  # unit → [sum of its scores, attempts]
@@ -62,9 +67,13 @@ def _largest(nights: Sequence[Sides], margin: float, sign: float) -> float:
             bets += [sign * (d + margin) / (1 + margin) for d in group]
             same = log_es[start][-1:] if not group else []
             log_es[start] += same or [log_e(bets, bold=BOLD * (start > 1))]
+    return _at_its_largest(log_es, len(nights))
+
+
+def _at_its_largest(log_es: Mapping[int, Sequence[float]], nights: int) -> float:
     by_night = (
         over_starts({start: found[night - start] for start, found in log_es.items() if start <= night})
-        for night in range(1, len(nights) + 1)
+        for night in range(1, nights + 1)
     )
     return max(by_night, default=0.0)
 
@@ -89,11 +98,17 @@ def differences(nights: Sequence[Sides], start: int) -> list[float]:
 
 def _groups(nights: Sequence[Sides], start: int) -> Iterator[list[float]]:
     """Yield the differences of the units that came up to night `start`, then of those that came in each later one."""
-    seen: tuple[set[str], set[str]] = (set(), set())
     past: dict[str, tuple[float, float]] = {}
-    for group in [nights[:start], *([night] for night in nights[start:])]:
+    for group, sides in _fresh(nights, start):
         for night in group:
             _add(past, night.before)
+        yield [d for stratum in _strata(sides, past) for d in _paired(stratum)]
+
+
+def _fresh(nights: Sequence[Sides], start: int) -> Iterator[tuple[Sequence[Sides], list[dict[str, float]]]]:
+    """Yield the nights up to `start`, then each later one, with the means of both sides' units that are new in them."""
+    seen: tuple[set[str], set[str]] = (set(), set())
+    for group in [nights[:start], *([night] for night in nights[start:])]:
         sides = []
         for side in (0, 1):
             sums: dict[str, tuple[float, float]] = {}
@@ -101,7 +116,7 @@ def _groups(nights: Sequence[Sides], start: int) -> Iterator[list[float]]:
                 _add(sums, {unit: scores for unit, scores in night[side].items() if unit not in seen[side]})
             seen[side].update(sums)
             sides.append({unit: total / attempts for unit, (total, attempts) in sums.items()})
-        yield [d for stratum in _strata(sides, past) for d in _paired(stratum)]
+        yield group, sides
 
 
 def _add(sums: dict[str, tuple[float, float]], more: Sums) -> None:
@@ -156,23 +171,51 @@ def sample_ratio_p(new: int, old: int, share: float) -> float:
     return math.erfc(math.sqrt(square / 2))
 
 
-def log_e_failing(looks: Iterable[tuple[int, int, int, int]]) -> float:
-    """Return the largest log E, of any look, of "the new policy's attempts fail no more often than the old one's".
+def log_e_failing(nights: Sequence[Sides]) -> float:
+    """Return the largest log E, of any night, of "whoever serves a unit, as many of its attempts fail".
 
-    Where they fail alike, each failed attempt is the new side's with the probability of its share of the attempts; the
-    bet is that it fails twice as often. Attempts are the units.
+    Fisher's randomisation test as an e-value: each of the canary's units multiplies the stake by e to a tilt times its
+    share of failed attempts, and the product is divided by its mean over all draws of so many units for the canary. So
+    users may fail at rates of their own, and few of them show what fails for nearly all.
 
     Args:
-        looks: failed attempts and all attempts of the old side, then of the new one.
+        nights: failed attempts and all attempts with an outcome, by unit.
     """
-    total = best = 0.0
-    for old_failed, old, new_failed, new in looks:
-        if old and new:
-            share = new / (old + new)
-            bet = TWICE * share / (1 + (TWICE - 1) * share)
-            total += new_failed * math.log(bet / share) + old_failed * math.log((1 - bet) / (1 - share))
-            best = max(best, total)
-    return best
+    log_es: dict[int, list[float]] = {}
+    for start in (start for start in STARTS if start <= len(nights)):
+        stakes, log_es[start] = np.zeros(len(_TILTS)), []
+        for _, sides in _fresh(nights, start):
+            stakes = stakes + _stakes(sides)
+            log_es[start].append(float(np.logaddexp.reduce(stakes)) - math.log(len(_TILTS)))
+    return _at_its_largest(log_es, len(nights))
+
+
+def _stakes(sides: Sequence[Mapping[str, float]]) -> npt.NDArray[np.float64]:
+    """Return the log stake of each tilt: units in blocks by chance, the draws within each."""
+    both = sorted((content_id("unit", unit), value, side) for side in (0, 1) for unit, value in sides[side].items())
+    total = np.zeros(len(_TILTS))
+    for first in range(0, len(both), _DRAWN):
+        block = both[first : first + _DRAWN]
+        drawn = sum(side for _, _, side in block)
+        fewer = int(2 * drawn <= len(block))  # what the one side draws, the other leaves
+        log_weights = (_TILTS if fewer else -_TILTS) * np.array([value for _, value, _ in block])
+        n = min(drawn, len(block) - drawn)
+        total += log_weights[:, [side == fewer for _, _, side in block]].sum(axis=1) - _log_mean(log_weights, n)
+    return total
+
+
+def _log_mean(log_weights: npt.NDArray[np.float64], drawn: int) -> npt.NDArray[np.float64]:
+    """Return the log mean of the product of `drawn` weights over all ways to draw them, for each row of weights."""
+    means = np.full((len(log_weights), drawn + 1), -np.inf)
+    means[:, 0] = 0.0
+    drawn_of = np.arange(drawn + 1)
+    for n in range(1, log_weights.shape[1] + 1):
+        with np.errstate(divide="ignore"):
+            without, taken = np.log(np.maximum(n - drawn_of, 0) / n), np.log(drawn_of[1:] / n)
+        more = means[:, :-1] + log_weights[:, n - 1 : n] + taken
+        means += without
+        means[:, 1:] = np.logaddexp(means[:, 1:], more)
+    return np.asarray(means[:, drawn])
 
 
 def share_level(look: int) -> float:

@@ -35,19 +35,44 @@ def nights_of(rng: np.random.Generator, users: int, share: float, delta: float, 
     return found
 
 
+def failing(rng: np.random.Generator, rates: np.ndarray, canary: int, times: float, nights: int) -> list[Sides]:
+    """Users who fail at rates of their own come back every night; the last of them are the canary's."""
+    rates, found = rates.copy(), list[Sides]()
+    rates[-canary:] = np.minimum(rates[-canary:] * times, 1.0)
+    for _ in range(nights):
+        attempts = rng.integers(2, 7, len(rates))
+        sums = [(float(failed), int(n)) for failed, n in zip(rng.binomial(attempts, rates), attempts, strict=True)]
+        units = [(f"u{i}", total) for i, total in enumerate(sums)]
+        found.append(Sides(dict(units[:-canary]), dict(units[-canary:])))
+    return found
+
+
 def test_errors_roll_back_where_chance_does_not_explain_them() -> None:
-    """Sixty nights of 400 and 20 attempts: equal sides seldom reach a hundred to one, three times the errors soon."""
+    """A hundred users, of whom twenty are the canary's: a few who err at rates of their own are not a broken canary."""
 
-    def reaches(rate: float, times: float, nights: int) -> float:
+    def reaches(spread: float, times: float, nights: int) -> float:
         rng, reached = np.random.default_rng(5), 0
-        for _ in range(200):
-            failed = rng.binomial([400, 20], [rate, rate * times], (nights, 2))
-            reached += log_e_failing([(int(old), 400, int(new), 20) for old, new in failed]) >= math.log(100)
-        return reached / 200
+        for _ in range(20):
+            rates = rng.beta(0.1 * spread, 0.9 * spread, 100)
+            reached += log_e_failing(failing(rng, rates, 20, times, nights)) >= math.log(100)
+        return reached / 20
 
-    assert max(reaches(rate, 1.0, 60) for rate in (0.02, 0.05, 0.3)) <= 0.02
-    assert reaches(0.1, 3.0, 10) > 0.9
-    assert log_e_failing([(0, 0, 3, 20), (3, 20, 0, 0)]) == 0.0
+    assert max(reaches(spread, 1.0, 10) for spread in (1.0, 30.0)) == 0.0
+    assert reaches(30.0, 3.0, 7) > 0.9
+    assert log_e_failing([Sides({}, {"a": (3, 20)}), Sides({"b": (3, 20)}, {})]) == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize("drawn", range(1, 6))
+def test_whoever_is_drawn_equal_failures_multiply_no_stake(drawn: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six units of any rates, in all draws for the canary: the mean of E is 1, in one block and in two."""
+    rates = {"a": 0.0, "b": 1.0, "c": 0.3, "d": 0.0, "e": 0.9, "f": 0.05}
+    for block in (6, 3):
+        monkeypatch.setattr(canary, "_DRAWN", block)
+        stakes = [
+            np.exp(canary._stakes([{u: x for u, x in rates.items() if u not in new}, {u: rates[u] for u in new}]))
+            for new in itertools.combinations(rates, drawn)
+        ]
+        assert np.mean(stakes, axis=0) == pytest.approx(1.0)
 
 
 def test_a_user_who_comes_back_is_one_unit() -> None:
