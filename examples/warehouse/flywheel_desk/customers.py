@@ -20,6 +20,11 @@ _REFUSES = re.compile(
 _AT = re.compile(r"\bat (\d{1,2})\b")
 
 
+def refuses(text: str) -> bool:
+    """Return whether words tell a customer no."""
+    return bool(_REFUSES.search(text))
+
+
 class Customer:
     """One customer's talk.
 
@@ -79,7 +84,7 @@ class Customer:
             return None
         if "?" in text:
             return self._asked(text)
-        if _REFUSES.search(text):
+        if refuses(text):
             return self._told_no()
         return f"I want this: {wish.tool.replace('_', ' ')} {wish.order}, please."
 
