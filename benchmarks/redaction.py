@@ -87,6 +87,9 @@ def found(times: int) -> None:
                 f"{family} {count}" for family, count in result.missed.most_common(5) * (name not in others)
             )
             print(f"{name:10} {group:9} recall {result.share:.4f} of {result.planted:,}  {missed}")
+    redact = Redactor(RedactConfig(), b"key").payloads
+    for group, result in recall(needles.FIFTEENTH, times, 1, redact, needles.stays).items():
+        print(f"fifteenth, decoded {group:9} recall {result.share:.4f} of {result.planted:,}")
     lines = harmless(random.Random(1), 12_000)  # noqa: S311 - no keys
     sources = sorted(Path(os.__file__).parent.glob("*.py"))
     code = [text for path in sources for text in _parts(path.read_text(encoding="utf-8"))]

@@ -5,12 +5,14 @@ patterns. `HELD_OUT` and `THIRD` were written apart from them; what the first lo
 after which they were looked at too. `FIFTH` to `TENTH` were written before anyone looked at the patterns for them;
 `TENTH` was only measured until others' rule sets were used. `ELEVENTH` and `TWELFTH` are made of what others keep.
 `THIRTEENTH` is what logs of production hold, `FOURTEENTH` other software and countries, looked at once.
+`FIFTEENTH` has the forms in which secrets pass one after another, in many natural variants.
 """
 
 from __future__ import annotations
 
 from .carried import Recall, recall
 from .encoded import ENCODED
+from .enumerated_people import FIFTEENTH, stays
 from .held_out import FIRST
 from .made import Family, Made
 from .more import MORE
@@ -31,6 +33,7 @@ __all__ = [
     "EIGHTH",
     "ELEVENTH",
     "FAMILIES",
+    "FIFTEENTH",
     "FIFTH",
     "FOURTEENTH",
     "FOURTH",
@@ -47,6 +50,7 @@ __all__ = [
     "Recall",
     "harmless",
     "recall",
+    "stays",
 ]
 
 HELD_OUT: tuple[Family, ...] = (*FIRST, *MORE)

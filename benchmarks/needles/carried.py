@@ -45,9 +45,16 @@ def _called(arguments: Any) -> dict[str, Any]:
 
 
 def recall(
-    families: Sequence[Family], times: int, seed: int, redact: Callable[[list[str]], list[str]]
+    families: Sequence[Family],
+    times: int,
+    seed: int,
+    redact: Callable[[list[str]], list[str]],
+    stays: Callable[[str, str], bool] | None = None,
 ) -> dict[str, Recall]:
-    """Plant needles of each family and redact all payloads at once; return what is gone, by group."""
+    """Plant needles of each family and redact all payloads at once; return what is gone, by group.
+
+    `stays`, if given, gets a needle and the texts of a payload, and decides what is left.
+    """
     rng = random.Random(seed)  # noqa: S311 - no keys
     planted: list[tuple[Family, tuple[str, ...]]] = []
     texts: list[str] = []
@@ -61,7 +68,10 @@ def recall(
     for (family, needles), text in zip(planted, redact(texts), strict=True):
         total[family.group] += 1
         left = missed.setdefault(family.group, Counter())
-        left[family.name] += any(is_left(needle, text) for needle in needles)
+        left[family.name] += any(
+            stays(needle, "\n".join(_strings(json.loads(text)))) if stays else is_left(needle, text)
+            for needle in needles
+        )
     return {
         group: Recall(count - missed[group].total(), count, +missed[group]) for group, count in sorted(total.items())
     }
