@@ -306,9 +306,11 @@ def build(
         seconds = f"{stage.seconds:.1f} s" if stage.state == "built" else ""
         rows.append([stage.stage, stage.state, counts, seconds, "; ".join(stage.why)])
     lines = columns(rows, right=(3,))
+    empty = any(s.stage == "episodes" and s.state != "never" and not any(s.rows.values()) for s in answer.stages)
     if current.out.verbose:
         lines = [x for s, line in zip(answer.stages, lines, strict=True) for x in (line, *funnel_lines(s.funnel))]
-    empty = any(s.stage == "episodes" and s.state != "never" and not any(s.rows.values()) for s in answer.stages)
+    elif empty:
+        lines = ["no episodes: all tables are empty"]
     after = "next  flywheel ingest LOGS" if empty else "next  flywheel plan"
     current.out.result([*lines, *_error_lines(answer.stages), after], answer)
     if detailed and all(s.state == "fresh" for s in answer.stages):
@@ -336,6 +338,8 @@ def _status_lines(a: StatusAnswer) -> list[str]:
         ["logs", f"{a.source_files:,} files ingested, {a.new_files:,} new or grown"],
     ]
     stages = [[s.stage, s.state, "; ".join(s.why) or present.table_counts(s.stage, s.rows, s.funnel)] for s in a.stages]
+    if all(s.state == "never" for s in a.stages):
+        head, stages = [*head, ["tables", "none yet"]], []
     head += [["deciding", present.looks_needed(a.looks)]] if a.looks else []
     head += [["forgotten", copy] for copy in a.left_elsewhere]
     return columns(head) + columns(stages) + _error_lines(a.stages) + [f"next     {a.next}"]
@@ -455,9 +459,10 @@ def export(
     current = session(ctx)
     with working(current.out, "exporting"):
         answer = current.project().export(folder, forms=form or [], split=split, to=to)
-    lines = columns([[f"{file.rows:,}", file.path, file.trainers] for file in answer.files], right=(0,))
+    listed = answer.row_files
+    lines = columns([[f"{file.rows:,}", file.path, file.trainers] for file in listed], right=(0,))
     if current.out.verbose:
-        lines = [x for f, line in zip(answer.files, lines, strict=True) for x in (line, *funnel_lines(f.counts))]
+        lines = [x for f, line in zip(listed, lines, strict=True) for x in (line, *funnel_lines(f.counts))]
     lost = columns([["lost", loss.field, f"{loss.rows:,} rows", loss.why] for loss in answer.lost], right=(2,))
     runs = [f"next  cd {shlex.quote(answer.folder)} && {command}" for command in answer.command[:1]]
     warnings = [f"! {warning}" for warning in answer.warnings]

@@ -147,7 +147,8 @@ def report(
     current = session(ctx)
     a = current.project().report(since, as_of=as_of)
     timeless = "the logs have" if a.without_time == a.episodes else f"{a.without_time:,} of {a.episodes:,} have"
-    span = f"{a.since[:16]} to {a.until[:16]}".replace("T", " ") if a.until else f"all episodes: {timeless} no times"
+    every = f"all episodes: {timeless} no times" if a.episodes else "no episodes"
+    span = f"{a.since[:16]} to {a.until[:16]}".replace("T", " ") if a.until else every
     title = f"{_as_text(a.project) if markdown else a.project}, {span}"
     lines = [f"# {title}", ""] if markdown else [title]
     for heading, items in _report_parts(a, _Style(_as_code, _as_text) if markdown else _Style("“{}”".format, str)):

@@ -246,6 +246,7 @@ class CaseScore:
     )  # several values: a case in several slices
     unit: str = ""
     drawn_with: str = ""  # cases of one user are alike: what is sampled as one; '' for the task itself
+    title: str = ""  # what a case of the evaluator's own asks, for a round's page; never a user's words
 
     @property
     def cluster(self) -> str:

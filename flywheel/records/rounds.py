@@ -340,6 +340,9 @@ class EvalReport(Document):
     )
     wins: list[str] = Field(default_factory=list, description="Case ids that only the candidate got right.")
     regressions: list[str] = Field(default_factory=list, description="Case ids that only the baseline got right.")
+    titles: dict[str, str] = Field(
+        default_factory=dict, description="What wins and regressions ask, of an evaluator's own cases: case id → title."
+    )
     evidence: GateEvidence | None = Field(
         default=None, description="All looks at this candidate on the primary metric; null where nothing was paired."
     )

@@ -203,9 +203,9 @@ class ExportFile(Record):
 
     path: str = Field(description="Relative to the folder.")
     form: str = Field(description="preference, unpaired, sft or groups.")
-    trainers: str = Field(description="What trains on it.")
+    trainers: str = Field(description="What trains on it; '' of a file that describes others.")
     rows: int
-    longest: int = Field(default=0, description="Characters of its longest row; rows are never cut.")
+    longest: int = Field(default=0, description="Characters of the longest mined row, as JSON; rows are never cut.")
     sha256: str = Field(description="Hash of its bytes.")
     counts: dict[str, int] = Field(description="Funnel: considered, kept, dropped by reason.")
 
@@ -232,6 +232,11 @@ class ExportAnswer(Document):
     lost: list[ExportLoss] = Field(default=[], description="What the system has no place for.")
     warnings: list[str] = Field(default=[], description="What to know before anything trains on it.")
     inputs: dict[str, str] = Field(description="Hash of each table that it was made from.")
+
+    @property
+    def row_files(self) -> list[ExportFile]:
+        """Its files of rows, without those that describe them."""
+        return [file for file in self.files if file.trainers]
 
 
 class PublishedTable(Record):

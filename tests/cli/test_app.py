@@ -73,23 +73,14 @@ def test_an_empty_project(tmp_path: Path) -> None:
         "project  agent   store .flywheel (0 B)\n"
         "rounds   champion base model   challenger none   next 1\n"
         "logs     0 files ingested, 0 new or grown\n"
-        "links        never  never built\n"
-        "episodes     never  never built\n"
-        "tasks        never  never built\n"
-        "opinions     never  never built\n"
-        "rewards      never  never built\n"
-        "reliability  never  never built\n"
-        "labels       never  never built\n"
-        "values       never  never built\n"
-        "returns      never  never built\n"
-        "examples     never  never built\n"
-        "pairs        never  never built\n"
-        "groups       never  never built\n"
-        "fixtures     never  never built\n"
+        "tables   none yet\n"
         "next     flywheel ingest LOGS\n"
         "--- stderr\n"
     )
     assert flywheel("-C", "agent", "log", cwd=tmp_path).stdout == "no rounds yet\nnext  flywheel plan\n"
+    built = "no episodes: all tables are empty\nnext  flywheel ingest LOGS\n"
+    assert flywheel("-C", "agent", "build", cwd=tmp_path).stdout == built
+    assert flywheel("-C", "agent", "report", cwd=tmp_path).stdout.startswith("agent, no episodes\n")
 
 
 def test_a_wrong_configuration_names_file_and_line(tmp_path: Path) -> None:

@@ -77,9 +77,9 @@ class Executed:
 
     def _scores(self, case: str, talk: Talk) -> list[CaseScore]:
         verdict, share = talk.session.verdict(), talk.well_formed / max(1, talk.acts)
-        slices = {"family": talk.task.family}
+        slices, title = {"family": talk.task.family}, talk.task.text
         scores = [
-            CaseScore(case, case, "executed_success", float(verdict.success), primary=True, slices=slices),
+            CaseScore(case, case, "executed_success", float(verdict.success), primary=True, slices=slices, title=title),
             CaseScore(case, case, "well_formed", share, binary=False),
         ]
         if self._harm:

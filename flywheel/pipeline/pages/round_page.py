@@ -129,6 +129,7 @@ class Cases:
     def __init__(self, ctx: Context, report: EvalReport | None) -> None:
         self._ctx = ctx
         self.linked: list[str] = []
+        self._titles = report.titles if report is not None else {}
         self._by_key: dict[str, list[str]] = {}
         if report is None:
             return
@@ -149,7 +150,7 @@ class Cases:
         for case, episodes in behind.items():
             metric, _, _ = case.rpartition(":")
             self.linked += [e for e in episodes if e not in self.linked]
-            request = asked.get(episodes[0], "") if episodes else ""
+            request = asked.get(episodes[0], "") if episodes else self._titles.get(case, "")
             rows.append(CaseRow(case_id=case, metric=metric, episodes=episodes, request=request))
         return rows
 

@@ -30,6 +30,7 @@ class Comparison(NamedTuple):
     coverage: dict[str, int]
     wins: list[str]
     regressions: list[str]
+    titles: dict[str, str]
     measures: list[MeasureRow]
 
 
@@ -85,6 +86,7 @@ def compare(  # noqa: PLR0913 - two sides, and how they are compared
         coverage=coverage or unmeasured or {f"{suite}: offered": 0, f"{suite}: scored": 0},
         wins=[p.candidate.case_id for p in binary if p.difference > 0],
         regressions=[p.candidate.case_id for p in binary if p.difference < 0],
+        titles={p.candidate.case_id: p.candidate.title for p in binary if p.difference and p.candidate.title},
         measures=measures,
     )
 
@@ -223,6 +225,7 @@ def build_report(  # noqa: PLR0913 - one keyword for each thing that identifies 
         gaps=_gaps(candidate.get(suites[0], ()), baseline.get(suites[0], ())) if suites else [],
         wins=parts[suites[0]].wins if suites else [],
         regressions=parts[suites[0]].regressions if suites else [],
+        titles=parts[suites[0]].titles if suites else {},
         seed=seed,
     )
 

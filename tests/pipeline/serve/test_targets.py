@@ -176,6 +176,15 @@ def test_the_command_writes_the_files_and_says_what_is_lost(projects: Callable[[
     assert all(lost.why in readme for lost in answer.lost)
     assert answer.command[0] in readme
     assert {"grpo.yaml", "replay.py"} <= set(answer.launch)
+    assert all(file.longest for file in answer.files if file.rows)
+
+
+def test_files_that_describe_others_are_not_counted(projects: Callable[[str], Path], tmp_path: Path) -> None:
+    answer = Project(projects("built")).export(tmp_path / "out", forms=["groups"], to="rllib")
+
+    assert [file.path for file in answer.row_files] == ["episodes.json"]
+    assert {"episodes.json", "ids.jsonl", "encoder.json"} == {file.path for file in answer.files}
+    assert "encoder.json" not in (tmp_path / "out" / "README.md").read_text().partition("## What is lost")[0]
 
 
 @pytest.mark.parametrize(("to", "forms", "said"), [("slime", [], "unknown target"), ("verl", ["preference"], "place")])

@@ -103,6 +103,12 @@ def test_wins_and_regressions_are_named() -> None:
     assert (found.wins, found.regressions) == (["c000"], ["c001"])
 
 
+def test_what_cases_ask_is_kept_where_one_side_was_better() -> None:
+    found = compare(scores([1.0, 1.0], title="How many are left?"), scores([0.0, 1.0]), suite="s")
+
+    assert found.titles == {"c000": "How many are left?"}
+
+
 def test_slices_of_the_headline_metric_with_five_cases_or_more() -> None:
     slices = ["a"] * 6 + ["b"] * 4
     candidate = scores([1.0] * 10, slices=slices) + scores([1.0] * 10, slices=slices, metric="side", primary=False)
@@ -149,7 +155,7 @@ def test_reasons_are_counted() -> None:
 
 
 def test_nothing_to_compare() -> None:
-    assert compare([], [], suite="s") == ([], {"s: offered": 0, "s: scored": 0}, [], [], [])
+    assert compare([], [], suite="s") == ([], {"s: offered": 0, "s: scored": 0}, [], [], {}, [])
 
     nothing = compare(scores([math.nan]), scores([math.nan]), suite="s")
     assert (head(nothing.metrics).n, head(nothing.metrics).delta) == (0, None)

@@ -44,8 +44,8 @@ AGENTFLY = Target(
     ),
     lost=(
         Lost("completions", ("groups",), "it samples its own attempts"),
-        Lost("log_probs", ("groups",), "as above"),
-        Lost("step_advantages", ("groups",), "as above"),
+        Lost("log_probs", ("groups",), "those of its own attempts count"),
+        Lost("step_advantages", ("groups",), "it computes its own from the rewards"),
         Lost("tools", ("groups",), "tools are Python functions there; give yours in agent.init_config.tools"),
     ),
     trains="GRPO on attempts of its own",

@@ -65,8 +65,8 @@ def _folder(name: str, form: str, rows: Sequence[Mapping[str, Any]]) -> Iterator
         "_split": None,
     }
     yield DataFile(f"{name}/{_PART}", form, len(rows), sink.getvalue())
-    yield DataFile(f"{name}/state.json", form, len(rows), canonical_json(state).encode())
-    yield DataFile(f"{name}/dataset_info.json", form, len(rows), b"{}")
+    yield DataFile(f"{name}/state.json", form, None, canonical_json(state).encode())
+    yield DataFile(f"{name}/dataset_info.json", form, None, b"{}")
 
 
 AREAL = Target(

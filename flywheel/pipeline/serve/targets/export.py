@@ -74,8 +74,9 @@ def export_to(
         ExportFile(
             path=file.path,
             form=file.form,
-            trainers=target.trains or FORMS[file.form].trainers,
-            rows=file.rows,
+            trainers=(target.trains or FORMS[file.form].trainers) if file.rows is not None else "",
+            rows=file.rows or 0,
+            longest=max(map(len, map(canonical_json, contents.rows[file.form])), default=0),
             sha256=files.hash_file(partial / file.path),
             counts=funnels[file.form].as_dict(),
         )
@@ -133,7 +134,7 @@ def _has(row: object, field: str) -> bool:
 
 
 def _readme(target: Target, contents: Mined, answer: ExportAnswer) -> str:
-    rows = [f"| `{f.path}` | {f.trainers} | {f.rows:,} | `{f.sha256[:16]}` |" for f in answer.files]
+    rows = [f"| `{f.path}` | {f.trainers} | {f.rows:,} | `{f.sha256[:16]}` |" for f in answer.row_files]
     lost = [f"- `{loss.field}` of {loss.rows:,} rows: {loss.why}." for loss in answer.lost]
     told = [line.format(**_told(contents)) for line in _TOKENS] if target.tokens else []
     notes = [note for note in target.notes if contents.scenarios or ENVIRONMENT not in note]

@@ -87,7 +87,7 @@ def _attempt(row: Row, n: int, actions: Sequence[str]) -> Iterator[Transition]:
 def _encoder(actions: Sequence[str]) -> DataFile:
     features = [f"times {a}" for a in actions] + [f"last was {a}" for a in actions] + ["steps", "messages of the user"]
     text = canonical_json({"actions": list(actions), "state": features}) + "\n"
-    return DataFile("encoder.json", "groups", len(actions), text.encode())
+    return DataFile("encoder.json", "groups", None, text.encode())
 
 
 def _rllib(mined: Mined) -> Iterator[DataFile]:
@@ -112,7 +112,8 @@ def _rllib(mined: Mined) -> Iterator[DataFile]:
         for number, steps in enumerate(by_episode.values())
     ]
     yield json_lines("episodes.json", "groups", batches)
-    yield json_lines("ids.jsonl", "groups", [{"eps_id": n, "episode": name} for n, name in enumerate(by_episode)])
+    ids = [{"eps_id": n, "episode": name} for n, name in enumerate(by_episode)]
+    yield json_lines("ids.jsonl", "groups", ids)._replace(rows=None)
     yield _encoder(actions)
 
 

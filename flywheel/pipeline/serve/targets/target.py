@@ -53,11 +53,11 @@ SMALLER_GROUPS = "Where a group has fewer attempts than the largest, its first o
 
 
 class DataFile(NamedTuple):
-    """One file of rows."""
+    """One file of an export."""
 
     path: str
     form: str
-    rows: int
+    rows: int | None  # None of a file that describes others
     content: bytes
 
 
