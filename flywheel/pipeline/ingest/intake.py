@@ -29,8 +29,10 @@ class Intake:
     ) -> None:
         self._store = store
         self._before = before
-        self._seen: dict[int, Ids] = {}  # by partition
-        self._waiting: dict[int, list[pl.DataFrame]] = {}
+        self._seen: dict[int, Ids] = {}  # of this run, by partition
+        self._waiting: dict[int, list[pl.DataFrame]] = {}  # for a look at what is stored
+        self._settled: dict[int, list[pl.DataFrame]] = {}
+        self._offered = self._offered_events = 0  # records, and their events, since that look
         self._bytes = 0
         self._bad: list[pl.DataFrame] = []
         self._again: dict[str, int] = {}  # files read now, and behind which line
@@ -44,54 +46,61 @@ class Intake:
         self._kept = list(self.parts)
 
     def add(self, batch: Batch, result: Counts) -> None:
-        """Take in one batch and count its records by outcome."""
+        """Take in one batch; its records are counted by outcome now, or by `settle`."""
         ours = batch.events.filter(~self.forgotten.refused(batch.events))
-        refused = _records(batch.events) - _records(ours)
-        fresh = self._unseen(ours)
-        accepted = batch.read - sum(batch.ignored.values()) - batch.quarantined.height
-        kept = _records(fresh)
+        refused = _records(batch.events) - _records(ours) if ours.height < batch.events.height else 0
         result.add(batch)
-        result.kept += kept
         result.forgotten += refused
-        result.duplicate += accepted - kept - refused
-        result.events += fresh.height
+        self._offered += batch.read - sum(batch.ignored.values()) - batch.quarantined.height - refused
+        self._offered_events += ours.height
+        self._wait(ours)
         if batch.quarantined.height:
             self._bad.append(batch.quarantined)
         self._again |= {state.path: state.from_line for state in batch.states}
         if self._bytes >= _FLUSH_BYTES:
-            self.flush()
+            self.settle(result)
+            self._flush()
 
-    def _unseen(self, events: pl.DataFrame) -> pl.DataFrame:
+    def _wait(self, events: pl.DataFrame) -> None:
+        """Let events wait, each once in this run, by partition."""
         if events.height == 0:
-            return events
+            return
         conversations = events["conversation_id"].unique().to_list()
         where = {c: self._store.partition(c) for c in conversations}
         partition = events["conversation_id"].replace_strict(where, return_dtype=pl.Int64)
-        fresh = []
         for number in sorted(set(where.values())):
-            known = self._known(number)
-            rows = dedup(events.filter(partition == number), known)
-            known.add(rows["event_id"])
+            seen = self._seen.setdefault(number, Ids())
+            rows = dedup(events.filter(partition == number), seen)
+            seen.add(rows["event_id"])
             self._waiting.setdefault(number, []).append(rows)
             self._bytes += int(rows.estimated_size())
-            fresh.append(rows)
-        return pl.concat(fresh)
 
-    def _known(self, partition: int) -> Ids:
-        if partition not in self._seen:
-            self._seen[partition] = known = Ids()
-            for part in self._kept:
-                if part.table == "events" and part.partition == partition:
-                    known.add(self._store.read([part], "events").select("event_id").collect()["event_id"])
-        return self._seen[partition]
+    def settle(self, result: Counts) -> None:
+        """Leave out what is stored, by partition, and count."""
+        fresh = [self._fresh(number, pl.concat(frames)) for number, frames in sorted(self._waiting.items())]
+        events = sum(rows.height for rows in fresh)
+        kept = self._offered if events == self._offered_events else _records(pl.concat(fresh))
+        result.kept += kept
+        result.duplicate += self._offered - kept
+        result.events += events
+        for number, rows in zip(sorted(self._waiting), fresh, strict=True):
+            self._settled.setdefault(number, []).append(rows)
+        self._waiting, self._offered, self._offered_events = {}, 0, 0
 
-    def flush(self) -> None:
-        """Write what waits as parts; they stay invisible until the snapshot names them."""
-        for number, frames in sorted(self._waiting.items()):
+    def _fresh(self, partition: int, events: pl.DataFrame) -> pl.DataFrame:
+        """Return the events that are not stored; stored ids pass by as a stream, none is kept."""
+        parts = [part for part in self._kept if (part.table, part.partition) == ("events", partition)]
+        ids = self._store.read(parts, "events").select("event_id")
+        stored = ids.filter(pl.col("event_id").is_in(events["event_id"].implode())).collect(engine="streaming")
+        return events.filter(~pl.col("event_id").is_in(stored["event_id"].implode()))
+
+    def _flush(self) -> None:
+        """Write what is settled as parts; they stay invisible until the snapshot names them."""
+        for number, frames in sorted(self._settled.items()):
             part = self._store.write("events", pl.concat(frames), partition=number)
             if part is not None and part not in self.parts:
                 self.parts.append(part)
-        self._waiting, self._bytes = {}, 0
+        self._settled, self._bytes = {}, 0
 
     def _compact(self) -> None:
         """Put a partition's many small parts together, as following a log leaves them."""
@@ -104,8 +113,8 @@ class Intake:
             self.parts = [p for p in self.parts if p.path not in gone] + ([part] if part is not None else [])
 
     def finish(self) -> None:
-        """Write everything that is left, and a new quarantine: rows of lines that were read again are replaced."""
-        self.flush()
+        """Write all that is settled, and a new quarantine: rows of lines that were read again are replaced."""
+        self._flush()
         if self.forgotten.learnt:  # a conversation may have shown late whose it is
             gone = pl.col("conversation_id").is_in(sorted(self.forgotten.learnt))
             self.parts = without(self._store, self.parts, gone)

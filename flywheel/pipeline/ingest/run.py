@@ -287,6 +287,7 @@ def _read(run: _Run, verdicts: Verdicts) -> _Reading:
             run.on_read(_far(reading, batch, places))
     except KeyboardInterrupt:
         reading.interrupted = True
+    reading.intake.settle(reading.result)
     if STDIN in files:
         reading.result.formats["standard input"] += 1
     unreadable = sum(why.startswith(UNREADABLE_FILE) for why in reading.tally.whole.values())

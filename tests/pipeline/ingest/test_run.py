@@ -80,6 +80,20 @@ def test_the_same_events_in_another_file_are_duplicates(project: Path) -> None:
     assert adds_up(result)
 
 
+def test_duplicates_are_found_among_stored_parts_and_among_those_of_the_same_run(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(project)
+    (project / "logs" / "b.jsonl").write_text("".join([*LINES[5:], line("c1", 30, "new"), line("c9", 31, "new")]))
+    (project / "logs" / "c.jsonl").write_text("".join([line("c9", 31, "new"), line("c2", 32, "newer")]))
+    monkeypatch.setattr("flywheel.stages.ingest.batches._RECORDS", 4)  # every block is written as it comes
+    monkeypatch.setattr("flywheel.pipeline.ingest.intake._FLUSH_BYTES", 1)
+    assert run(project, dry_run=True)[1].duplicate == len(LINES) - 5 + 1
+    store, result = run(project)
+    assert (result.read, result.kept, result.duplicate, result.events) == (len(LINES) - 5 + 4, 3, len(LINES) - 5 + 1, 3)
+    assert len(set(events(store))) == len(events(store)) == len(LINES) + 3
+
+
 def test_the_same_content_packed_or_rotated_is_not_read_again(project: Path) -> None:
     run(project)
     log = project / "logs" / "a.jsonl"
