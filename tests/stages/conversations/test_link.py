@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import islice, permutations
 from time import process_time
 from typing import Any
@@ -118,6 +119,26 @@ def test_the_order_of_events_is_irrelevant() -> None:
 def test_without_links_events_are_read_as_they_are() -> None:
     events = frame(said("a"), said("b")).lazy()
     assert follow_links(events, build_links(frame(said("a")), Funnel())) is events
+
+
+def test_names_that_nobody_aims_at_take_no_memory_of_python() -> None:
+    size, calls = 1500, 10
+    talks = pl.DataFrame({"conversation_id": [f"talk {n // calls}" for n in range(size * calls)]}).with_columns(
+        event_id=pl.int_range(pl.len()).cast(pl.String),
+        ids=pl.concat_list("call:" + pl.int_range(pl.len()).cast(pl.String)),
+    )
+    blank = frame(said("a", "call:none"), judged("call:17", "late"))
+    events = (
+        pl.concat([talks, blank], how="diagonal")
+        .select(blank.columns)
+        .with_columns(pl.col("kind").fill_null("model_call"))
+    )
+    tracemalloc.start()
+    links = build_links(events, Funnel())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert links.select("source", "conversation_id").rows() == [("late", "talk 1")]
+    assert peak < 1000 * size
 
 
 def test_ten_times_the_late_feedback_takes_ten_times_as_long() -> None:
