@@ -34,6 +34,11 @@ class PolicyServer:
     adapters: dict[str, str] = field(default_factory=dict)  # name: folder
     key: str = ""
     busy: int = 0  # requests that it refuses as too many, first
+    after: str = "1"  # when they may come again
+    ends: list[str] = field(default_factory=list)  # why its next answers ended
+    raw: str = ""  # its answer, instead
+    limit: int = 0  # tokens of its own that an answer may have
+    forgets: bool = False  # adapters that it takes
     elsewhere: str = ""  # where it sends all requests
     dies_after: int = -1  # answers
     answers_as: str = ""  # another model's name
@@ -51,7 +56,7 @@ class PolicyServer:
         """Return a continuation, its end included."""
         import torch
 
-        draw = Draw(temperature, seed) if temperature else None
+        draw, most = Draw(temperature, seed) if temperature else None, min(most, self.limit or most)
         with self.lock, self.owner.active(Path(folder) if folder else None) as model, torch.inference_mode():
             (written,) = self.owner.batches.written(model, [ids], most, draw)
         end = int(self.owner.tokenizer.eos_token_id)
@@ -69,6 +74,10 @@ class PolicyServer:
         with self.lock, self.owner.active(Path(folder) if folder else None) as model, torch.inference_mode():
             logits = torch.log_softmax(model(torch.tensor([ids])).logits[0].float(), -1)
         return [float(logits[n, token]) for n, token in enumerate(ids[1:])]
+
+    def why(self, usual: str = "stop") -> str:
+        """Return why an answer ended."""
+        return self.ends.pop(0) if self.ends else usual
 
     def text(self, ids: list[int]) -> str:
         """Return what tokens say, control tokens left out."""
@@ -131,11 +140,11 @@ class _Handler(BaseHTTPRequestHandler):
             elif state.elsewhere:
                 self._send(307, {}, Location=state.elsewhere + self.path)
             elif busy:
-                self._send(429, {"error": {"message": "no"}}, **{"Retry-After": "1"})
+                self._send(429, {"error": {"message": "no"}}, **{"Retry-After": state.after})
             elif not known:
                 self._send(401, {"error": {"message": "no"}})
             else:
-                self._send(200, self._route(body))
+                self._send(200, state.raw if state.raw and self.path in _ANSWERING else self._route(body))
         except _Error as error:
             self._send(error.code, {"error": {"message": error.message, "code": error.code}})
         finally:
@@ -188,7 +197,7 @@ class _Handler(BaseHTTPRequestHandler):
         folder = self._asked(body)
         drawn = state.drawn(ids, folder, body, body["max_tokens"], body.get("n", 1))
         choices: list[dict[str, Any]] = [
-            {"index": n, "text": state.text(written), "finish_reason": "stop"} for n, written in enumerate(drawn)
+            {"index": n, "text": state.text(written), "finish_reason": state.why()} for n, written in enumerate(drawn)
         ]
         if body.get("return_token_ids"):
             choices = [{**choice, "token_ids": written} for choice, written in zip(choices, drawn, strict=True)]
@@ -207,7 +216,7 @@ class _Handler(BaseHTTPRequestHandler):
         message: dict[str, Any] = {"role": "assistant", "content": state.text(written)}
         if state.calls:
             message |= {"content": None, "tool_calls": state.calls, "reasoning_content": "I look it up."}
-        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        choice = {"index": 0, "message": message, "finish_reason": state.why()}
         model = state.answers_as or body["model"]
         return {"object": "chat.completion", "model": model, "choices": [choice], "usage": self._usage(ids, written)}
 
@@ -230,7 +239,8 @@ class _Handler(BaseHTTPRequestHandler):
         name, path = body["lora_name"], body["lora_path"]
         if not (Path(path) / "adapter_config.json").is_file():
             raise _Error(404, f"Loading lora {name} failed: No adapter found for {path}")
-        self.served.adapters[name] = path
+        if not self.served.forgets:
+            self.served.adapters[name] = path
         return f"Success: LoRA adapter '{name}' added successfully."
 
     def _unload(self, body: Any) -> Any:
@@ -256,7 +266,7 @@ class _Handler(BaseHTTPRequestHandler):
         ids, how, state = body["input_ids"], body["sampling_params"], self.served
         folder = self._folder(body.get("lora_path") or BASE)
         written = state.write(ids, folder, how["max_new_tokens"], how["temperature"], how.get("sampling_seed", 0))
-        facts: dict[str, Any] = {"finish_reason": {"type": "stop"}, **self._usage(ids, written)}
+        facts: dict[str, Any] = {"finish_reason": {"type": state.why()}, **self._usage(ids, written)}
         if body.get("return_logprob"):
             facts["input_token_logprobs"] = [
                 [p, i, None] for p, i in zip([None, *state.likely(ids, folder)], ids, strict=True)
@@ -287,7 +297,7 @@ class _Handler(BaseHTTPRequestHandler):
         rows = [{
             "content": state.text(written), "tokens": written, "model": state.answers_as or BASE,
             "tokens_predicted": len(written), "tokens_evaluated": len(ids) + state.begins,
-            "generation_settings": {"lora": body.get("lora") or []}, "stop_type": "eos",
+            "generation_settings": {"lora": body.get("lora") or []}, "stop_type": state.why("eos"),
         } for written in drawn]  # fmt: skip
         return rows if len(rows) > 1 else rows[0]
 

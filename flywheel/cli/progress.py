@@ -63,7 +63,7 @@ def counted(out: Output, text: str, unit: str = "") -> Iterator[Show]:
     """Yield a callback for counted work: on a terminal, a bar with what is done, the rate and the time left.
 
     Elsewhere a line now and then, so that the log of a job shows that it lives. What was done when the first call came
-    has no part in the rate.
+    has no part in the rate; where less is done than before, another part of the work begins, with its own rate.
     """
     if not out.live:
         yield _Lines(out, unit)
@@ -78,11 +78,13 @@ def counted(out: Output, text: str, unit: str = "") -> Iterator[Show]:
     bar = Progress(*columns, console=Console(stderr=True), transient=True)
     task = bar.add_task(text, total=None, rate="")
     began: dict[str, tuple[float, int]] = {}
+    reached: dict[str, int] = {}
 
     def show(what: str, done: int, of: int, note: str = "") -> None:
-        if what not in began:
+        if done < reached.get(what, done + 1):
             began[what] = time.monotonic(), done
             bar.reset(task, description=what, total=of, completed=done, rate="")
+        reached[what] = done
         at, first = began[what]
         rate = present.speed(done - first, time.monotonic() - at, unit) or unit
         bar.update(task, description=what + note, completed=done, total=of, rate=rate)
@@ -95,13 +97,14 @@ class _Lines:
     """Prints how far counted work is, at most every half minute."""
 
     def __init__(self, out: Output, unit: str) -> None:
-        self._out, self._unit, self._what, self._first = out, unit, "", 0
+        self._out, self._unit, self._what, self._first, self._reached = out, unit, "", 0, 0
         self._began = self._printed = time.monotonic()
 
     def __call__(self, what: str, done: int, of: int, note: str = "") -> None:
         now = time.monotonic()
-        if what != self._what:
+        if what != self._what or done < self._reached:
             self._what, self._began, self._first = what, now, done
+        self._reached = done
         if now - self._printed < _EVERY_S or done >= of:
             return
         self._printed = now

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 _NAMES = ("name", "tool_name", "function")
+_DEEPEST = 100  # levels of a call's arguments
 _ARGUMENTS = ("arguments", "parameters", "args", "input")
 _ELEMENT = re.compile(r"<parameter=(?P<key>[^>\n]+)>\n?(?P<value>.*?)\n?(?:</parameter>|\Z)", re.DOTALL)
 _PAIR = re.compile(r"<arg_key>(?P<key>.*?)</arg_key>\s*<arg_value>\n?(?P<value>.*?)\n?(?:</arg_value>|\Z)", re.DOTALL)
@@ -142,17 +143,24 @@ def _is_closed(text: str) -> bool:
 def _made(name: str, arguments: Any, raw: str) -> Call:
     """Return a call; one whose arguments are not an object keeps its text."""
     if isinstance(arguments, str):
-        arguments = _loaded(arguments)
+        arguments = json_or_none(arguments)
     if not isinstance(arguments, dict) or not name:
         return {"id": "", "name": name, "arguments": None, "arguments_raw": raw}
     return {"id": "", "name": name, "arguments": arguments}
 
 
-def _loaded(text: str) -> Any:
+def json_or_none(text: str) -> Any:
+    """Return a JSON value; None where the text is none, or is nested deeper than what writes it downstream."""
     try:
-        return json.loads(text, parse_constant=_refused)
+        value = json.loads(text, parse_constant=_refused)
     except (ValueError, RecursionError):
         return None
+    return value if _is_shallow(value, _DEEPEST) else None
+
+
+def _is_shallow(value: Any, room: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return room > 0 and all(_is_shallow(item, room - 1) for item in inner)
 
 
 def _refused(name: str) -> None:
@@ -194,7 +202,7 @@ def _from_object(value: Any, raw: str) -> Call:
 
 
 def _arguments(body: str, name: str) -> Iterator[Call]:
-    yield _made(name.strip(), _loaded(body), body)
+    yield _made(name.strip(), json_or_none(body), body)
 
 
 def _elements(body: str, name: str) -> Iterator[Call]:
@@ -244,7 +252,7 @@ def _escaped(body: str, name: str) -> Iterator[Call]:
         json.dumps(part) if i % 2 else re.sub(r"([{,]\s*)([A-Za-z_][\w.-]*)\s*:", r'\1"\2":', part)
         for i, part in enumerate(parts)
     )
-    yield _made(name, _loaded(text) if len(parts) % 2 else None, body)
+    yield _made(name, json_or_none(text) if len(parts) % 2 else None, body)
 
 
 _READ: dict[str, Callable[[str, str], Iterator[Call]]] = {

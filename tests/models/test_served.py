@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ TOOLS = [{"type": "function", "function": {"name": "look_up", "parameters": {"ty
 PROMPTS: list[list[dict[str, Any]]] = [[{"role": "user", "content": "word " * n}] for n in (3, 40, 1, 12)]
 OFFERED: list[Any] = [TOOLS, None, TOOLS, None]
 ANSWERS: list[dict[str, Any]] = [{"role": "assistant", "content": "yes " * n} for n in (1, 2, 9, 4)]
+_ANSWERING = {"/v1/completions", "/generate", "/completion"}
 KINDS = ("vllm", "sglang", "llama.cpp", "openai")
 SHA256 = "a" * 64
 
@@ -102,6 +104,29 @@ def test_an_adapter_of_that_name_from_another_folder_is_refused(server: PolicySe
         owner.policy(adapter, "round 3", SHA256).generate(PROMPTS, OFFERED, max_new_tokens=2)
 
 
+def test_an_adapter_that_is_taken_and_not_listed_is_refused(server: PolicyServer, adapter: Path) -> None:
+    server.forgets = True
+    with served(server) as owner, pytest.raises(EvalError, match="took the adapter and does not list it"):
+        owner.policy(adapter, "round 3", SHA256).generate(PROMPTS, OFFERED, max_new_tokens=2)
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+def test_an_adapter_that_another_evaluation_unloads_is_loaded_again(
+    kind: str, server: PolicyServer, adapter: Path
+) -> None:
+    server.kind = kind
+    with served(server) as owner:
+        policy = owner.policy(adapter, "round 3", SHA256)
+        first = policy.generate(PROMPTS[:1], [None], max_new_tokens=2)
+        with served(server) as other:
+            assert other.policy(adapter, "round 3", SHA256).generate(PROMPTS[:1], [None], max_new_tokens=2) == first
+        assert server.adapters == {}
+        assert policy.generate(PROMPTS[:1], [None], max_new_tokens=3)
+        server.adapters.clear()  # once more is not another evaluation's end
+        with pytest.raises(EvalError, match="answered 404"):
+            policy.generate(PROMPTS[:1], [None], max_new_tokens=4)
+
+
 def test_a_folder_is_named_as_the_server_sees_it(server: PolicyServer, adapter: Path, tmp_path: Path) -> None:
     (tmp_path / "mount").symlink_to(adapter.parent)
     with served(server, paths={str(adapter.parent): str(tmp_path / "mount")}) as owner:
@@ -156,7 +181,7 @@ def test_samples_of_a_prompt_are_asked_for_together(kind: str, requests: int, se
             policies = [owner.policy(None, "base").drawing(Draw(2.0, n, ahead and ahead - n)) for n in range(3)]
             answers = [p.generate(PROMPTS[k : k + 1], [None], max_new_tokens=3) for p in policies for k in (0, 2)]
         texts.append([answer.text for (answer,) in answers])
-        paths = [path for path, _ in server.seen if path in {"/v1/completions", "/generate", "/completion"}]
+        paths = [path for path, _ in server.seen if path in _ANSWERING]
         asked.append(len(paths))
     assert texts[0] == texts[1] == texts[2]
     assert len(set(texts[0][::2])) == 3
@@ -175,10 +200,11 @@ def test_the_chat_api_renders_and_parses_on_the_server(server: PolicyServer, her
         assert call.well_formed
         assert call.message["tool_calls"] == [{"id": "c1", "name": "look_up", "arguments": {}}]
         assert call.message["reasoning"] == "I look it up."
-        server.calls[0]["function"]["arguments"] = '{"a": '
-        (broken,) = policy.generate(PROMPTS[:1], OFFERED[:1], max_new_tokens=6)
-        assert not broken.well_formed
-        assert broken.message["tool_calls"][0]["arguments"] is None
+        for most, arguments in ((6, '{"a": '), (9, '{"a": ' * 400 + "1" + "}" * 400), (10, '{"a": NaN}')):
+            server.calls[0]["function"]["arguments"] = arguments
+            (broken,) = policy.generate(PROMPTS[:1], OFFERED[:1], max_new_tokens=most)
+            assert not broken.well_formed
+            assert broken.message["tool_calls"][0]["arguments"] is None
         server.calls = [{"id": "c1", "function": "look_up"}]
         with pytest.raises(EvalError, match="no answer in the form of vllm"):
             policy.generate(PROMPTS[:1], OFFERED[:1], max_new_tokens=4)
@@ -209,7 +235,60 @@ def test_answers_of_other_weights_under_the_same_name_are_not_taken(kind: str, s
         server.weights, server.seen = weights, []
         with served(server, kept) as owner:
             owner.policy(None, "base").generate(PROMPTS, OFFERED, max_new_tokens=2)
-        assert len([path for path, _ in server.seen if path in {"/v1/completions", "/generate", "/completion"}]) == 4
+        assert len([path for path, _ in server.seen if path in _ANSWERING]) == 4
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang", "llama.cpp"])
+def test_an_answer_that_the_server_broke_off_is_asked_for_again(
+    kind: str, server: PolicyServer, here: PolicySet
+) -> None:
+    server.kind, server.ends = kind, ["abort"]
+    with served(server) as owner:
+        told = owner.policy(None, "base").generate(PROMPTS, OFFERED, max_new_tokens=3)
+        meant = here.policy(None, "base").generate(PROMPTS, OFFERED, max_new_tokens=3)
+        assert [a.message for a in told] == [a.message for a in meant]
+        assert len([path for path, _ in server.seen if path in _ANSWERING]) == len(PROMPTS) + 1
+
+        server.ends = ["length"] * 4  # at what was asked for: as in this process
+        assert owner.policy(None, "base").generate(PROMPTS, OFFERED, max_new_tokens=2)
+        server.ends, server.limit = ["limit" if kind == "llama.cpp" else "length"] * 4, 3
+        with pytest.raises(EvalError, match="cut an answer at 3 of 9 tokens"):
+            owner.policy(None, "base").generate(PROMPTS, OFFERED, max_new_tokens=9)
+
+
+def test_an_answer_that_a_server_never_finishes_is_an_error(server: PolicyServer) -> None:
+    kept, server.ends = Kept(), ["content_filter"] * 2
+    with served(server, kept) as owner, pytest.raises(EvalError, match="did not finish an answer \\(content_filter"):
+        owner.policy(None, "base").generate(PROMPTS[:1], [None], max_new_tokens=3)
+    assert not kept
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "[" * 2000,
+        '{"model": "tiny", "choices": ' + "[" * 400 + "]" * 400 + "}",
+        '{"model": "tiny", "choices": [{"text": "a", "token_ids": [-1]}]}',
+        '{"model": "tiny", "choices": [{"text": "a"}], "usage": {"completion_tokens": 1e999}}',
+        '{"model": "tiny", "choices": [{"text": "a"}], "usage": {"completion_tokens": Infinity}}',
+        '{"model": "tiny", "choices": [{"text": "a"}], "usage": {"prompt_tokens": -1}}',
+        '{"model": "tiny", "choices": [{"text": "\\ud83d"}]}',
+        '{"model": "tiny", "choices": [7]}',
+    ],
+)
+def test_a_reply_that_no_server_sends_is_an_error(raw: str, server: PolicyServer) -> None:
+    server.raw = raw
+    with served(server) as owner, pytest.raises(EvalError, match="no answer in the form of vllm"):
+        owner.policy(None, "base").generate(PROMPTS[:1], [None], max_new_tokens=3)
+
+
+def test_answers_in_memory_are_bounded(server: PolicyServer, here: PolicySet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flywheel.models.served.policy._MOST_GIVEN", 2)
+    with served(server) as owner:
+        told = owner.policy(None, "base").generate(PROMPTS, OFFERED, max_new_tokens=3)
+        assert len(owner.given) == 2
+    meant = here.policy(None, "base").generate(PROMPTS, OFFERED, max_new_tokens=3)
+    assert [a.message for a in told] == [a.message for a in meant]
 
 
 def test_another_tokenizer_is_an_error(server: PolicyServer) -> None:
@@ -230,8 +309,10 @@ def test_an_answer_that_is_refused_is_not_remembered(server: PolicyServer, here:
     assert [a.message for a in answers] == [a.message for a in meant]
 
 
-def test_a_busy_server_is_asked_again_and_never_more_at_once_than_allowed(server: PolicyServer) -> None:
+@pytest.mark.parametrize("after", ["1.1", "a date"])
+def test_a_busy_server_is_asked_again_and_never_more_at_once_than_allowed(after: str, server: PolicyServer) -> None:
     with served(server, at_once=3) as owner:
+        server.after = after if after[0] == "1" else formatdate(time.time() + 2, usegmt=True)
         server.busy, server.most_at_once = 1, 0  # the others go on while it waits
         server.holds, started = threading.Event(), time.monotonic()  # until two have come
         threading.Thread(target=release_two, args=(server, server.holds)).start()
@@ -256,6 +337,30 @@ def test_a_server_that_was_never_there_is_named_at_once(tiny_model: Path) -> Non
         open_policies(ModelConfig(base=str(tiny_model), dtype="float32"), cfg)
     assert time.monotonic() - started < 5
     assert "sglang.launch_server" in (told.value.hint or "")
+
+
+def test_a_server_that_speaks_something_else_is_named_at_once(server: PolicyServer, tiny_model: Path) -> None:
+    mute = socket.create_server(("127.0.0.1", 0))
+    threading.Thread(target=greet, args=(mute,), daemon=True).start()
+    addresses = {
+        server.url.replace("http:", "https:"): "does not speak TLS",
+        f"http://127.0.0.1:{mute.getsockname()[1]}": "does not speak HTTP",
+        f"http://{'a' * 70}.example": "has no address",
+    }
+    for address, why in addresses.items():
+        hosts = [f"{'a' * 70}.example"]
+        cfg = EvalConfig.model_validate({"endpoint": address, "endpoint_hosts": hosts, "server": {"kind": "sglang"}})
+        started = time.monotonic()
+        with pytest.raises(EvalError, match=f"no server at .*{why}"):
+            open_policies(ModelConfig(base=str(tiny_model), dtype="float32"), cfg)
+        assert time.monotonic() - started < 3
+    mute.close()
+
+
+def greet(listening: socket.socket) -> None:
+    connection, _ = listening.accept()
+    connection.sendall(b"SSH-2.0-OpenSSH_9.6\r\n")
+    connection.close()
 
 
 def test_ctrl_c_does_not_wait_for_answers_under_way(server: PolicyServer) -> None:
@@ -306,7 +411,12 @@ def test_the_key_comes_from_the_environment_alone(server: PolicyServer, monkeypa
         served(server)
     with pytest.raises(UsageError, match="`MY_KEY` is not set"):
         served(server, key_env="MY_KEY")
-    monkeypatch.setenv("MY_KEY", "k3y")
+    for wrong in ("k3y\nHost: evil.example", "k3y k3y", "k3y\u2013"):
+        monkeypatch.setenv("MY_KEY", wrong)
+        with pytest.raises(UsageError, match="`MY_KEY` holds no API key") as told:
+            served(server, key_env="MY_KEY")
+        assert "k3y" not in f"{told.value} {told.value.hint}"
+    monkeypatch.setenv("MY_KEY", "k3y\n")
     with served(server, key_env="MY_KEY") as owner:
         assert "k3y" not in str(owner.identity)
 

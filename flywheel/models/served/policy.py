@@ -23,6 +23,7 @@ from flywheel.models.served.servers import Answer, Prompt, Sampling, Server, Tar
 from flywheel.models.served.transport import Refused, Request, Transport, chunks
 from flywheel.records import content_id
 
+_MOST_GIVEN = 20_000  # answers in memory, some 3 KB each; those of the draws that follow a first are among them
 PIECE = 64  # answers that are remembered together: at most so many are asked again after a break
 _SEEDS = 0x7FFFFFFF
 
@@ -90,8 +91,9 @@ class ServedSet(Policies):
         self.rendered_otherwise: set[str] = set()  # policies for which the server made other tokens of a prompt
         longest, self.penalty = _settings(model)
         self.window = min((n for n in (longest, self.server.window) if n), default=0)
-        self.given: dict[str, Answer] = {}  # by what was asked; those of later draws among them
+        self.given: dict[str, Answer] = {}  # by what was asked, the newest last
         self._targets: dict[str, Target] = {}
+        self._brought_back: set[str] = set()
 
     def policy(self, adapter: Path | None, name: str, sha256: str = "") -> ServedPolicy:
         """Return the base model with an adapter folder, or the plain base; loaded when it is first asked."""
@@ -104,6 +106,16 @@ class ServedSet(Policies):
             server = self.server
             self._targets[key] = server.plain() if adapter is None else server.load(adapter, name, sha256)
         return self._targets[key]
+
+    def brought_back(self, adapter: Path | None, name: str, sha256: str) -> bool:
+        """Load an adapter again that another evaluation has unloaded; return whether one had, for the first time."""
+        target = self.target(adapter, name, sha256)
+        lost = target.ours and sha256 not in self._brought_back and self.server.lacks(target)
+        if lost:
+            self._brought_back.add(sha256)
+            del self._targets[sha256]
+            self.target(adapter, name, sha256)
+        return lost
 
     def close(self) -> None:
         """Unload the adapters that were loaded."""
@@ -186,7 +198,10 @@ class ServedPolicy(TextPolicy):
             some = [asks[place] for place in piece]
             for (prompt, sampling), answers in zip(some, self._piece(some, piece[0], len(asks)), strict=True):
                 given |= {self._name(prompt, sampling, place): answer for place, answer in enumerate(answers)}
-        return [given[name] for name in names]
+        answers = [given[name] for name in names]
+        while len(given) > _MOST_GIVEN:
+            del given[next(iter(given))]
+        return answers
 
     def _piece(self, asks: Sequence[tuple[Prompt, Sampling]], before: int, of: int) -> list[list[Answer]]:
         """Return the answers to each of a few prompts, as they were remembered or as they are given now."""
@@ -196,7 +211,8 @@ class ServedPolicy(TextPolicy):
         key = content_id("answers", 2, self._set.identity, self.sha256, [[r.path, r.body] for r in requests])
         kept = self._set.memory.get(key)
         if kept is None:
-            answers = self._asked(requests, lambda reply: server.answers(target, reply), before, of)
+            most = asks[0][1].most
+            answers = self._asked(requests, lambda reply: server.answers(target, reply, most), before, of)
         else:
             answers = [[Answer(*answer) for answer in some] for some in kept]
         for (prompt, sampling), some in zip(asks, answers, strict=True):
@@ -223,18 +239,13 @@ class ServedPolicy(TextPolicy):
 
     def _asked(self, requests: Sequence[Request], read: Callable[[Any], Any], before: int, of: int) -> list[Any]:
         """Return what is read in each reply, in order."""
-        values: dict[int, Any] = {}
-
-        def kept(place: int, reply: Any) -> None:
-            values[place] = read(reply)
-            self._set.watch(before + len(values), of)
-
-        transport = self._set.server.transport
+        transport, watch = self._set.server.transport, self._set.watch
         try:
-            transport.each(requests, kept)
+            return transport.each(requests, read, lambda done: watch(before + done, of))
         except Refused as refusal:
-            raise transport.error(requests[0], refusal) from None
-        return [values[place] for place in range(len(requests))]
+            if not self._set.brought_back(self._adapter, self.name, self.sha256):
+                raise transport.error(requests[0], refusal) from None
+        return self._asked(requests, read, before, of)
 
     def _check_reading(self, prompt: Prompt, answer: Answer) -> None:
         """Refuse an answer to other tokens than were meant; in the server's own rendering, count it."""

@@ -8,7 +8,6 @@ was asked is an error.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,11 +17,19 @@ from typing import Any, NamedTuple
 from flywheel.config import EvalConfig, ModelConfig
 from flywheel.errors import EvalError, FlywheelError
 from flywheel.io.files import atomic_folder
+from flywheel.models.calls import json_or_none
 from flywheel.models.load import base_folder, cache_folder, require_safetensors
-from flywheel.models.served.transport import Refused, Request, Transport
+from flywheel.models.served.transport import Refused, Request, Transport, Unfinished
 from flywheel.records import canonical_json
 
 ADAPTER = "adapter_model.safetensors"
+
+_NO_FORM = (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError)  # of a reply of another form
+_WHOLE = frozenset({"", "stop", "tool_calls", "function_call", "eos", "word", "eos_token", "stop_sequence"})
+_CUT = frozenset({"length", "limit"})
+_BROKEN_OFF = frozenset({"abort", "error", "content_filter", "repetition", "none"})  # names that are safe to show
+_MOST_TOKENS = 2**31  # in a vocabulary
+_ONE_WORKER = "is it one server with one worker? Behind several, name each of them as eval.endpoint, one at a time"
 
 Body = dict[str, Any]
 
@@ -142,6 +149,14 @@ class Server:
     def unload(self, target: Target) -> None:
         """Take an adapter out that `load` put in."""
 
+    def lacks(self, target: Target) -> bool:
+        """Return whether an adapter that `load` put in is no longer there."""
+        return target.name not in self._roots()
+
+    def _roots(self) -> dict[str, str]:
+        """Return the names that the server lists, with their folders."""
+        return {str(row["id"]): str(row.get("root") or "") for row in _listed(self.asked("/v1/models"))}
+
     def _named(self, name: str) -> Target:
         return Target(name, {"model": name})
 
@@ -181,23 +196,31 @@ class Server:
         settings = {"temperature": sampling.temperature, "top_p": 1.0}
         return settings | ({"seed": sampling.seed} if sampling.temperature else {})
 
-    def answers(self, target: Target, reply: Any) -> list[Answer]:
-        """Return what a reply holds: one answer, or as many as were asked for.
+    def answers(self, target: Target, reply: Any, most: int) -> list[Answer]:
+        """Return what a reply holds: one answer, or as many as were asked for, each of so many tokens at most.
 
         Raises:
             EvalError: another model answered, or the reply has another form.
+            Unfinished: the server broke an answer off.
         """
         try:
-            model, choices, usage = str(reply["model"]), reply["choices"], reply.get("usage") or {}
-            written, read = int(usage.get("completion_tokens") or 0), int(usage.get("prompt_tokens") or 0)
-            answers = [
-                _chosen_answer(choice, written if len(choices) == 1 else len(choice["token_ids"]), read)
-                for choice in sorted(choices, key=lambda choice: int(choice.get("index") or 0))
-            ]
-        except (KeyError, TypeError, AttributeError, ValueError):
+            answers, model = self._read(reply)
+        except _NO_FORM:
             raise self.no_answer() from None
         self._refuse_other(self._signature(target), model)
-        return answers
+        for answer, why in answers:
+            _require_whole(answer.tokens, why, most)
+        return [answer for answer, _ in answers]
+
+    def _read(self, reply: Any) -> tuple[list[tuple[Answer, str]], str]:
+        """Return the answers, each with why it ended, and the model that a reply names."""
+        model, choices, usage = str(reply["model"]), reply["choices"], reply.get("usage") or {}
+        written, read = _count(usage.get("completion_tokens") or 0), _count(usage.get("prompt_tokens") or 0)
+        rows = [
+            (_chosen_answer(choice, written if len(choices) == 1 else len(choice["token_ids"]), read), choice)
+            for choice in sorted(choices, key=lambda choice: _count(choice.get("index") or 0))
+        ]
+        return [(answer, str(choice.get("finish_reason") or "")) for answer, choice in rows], model
 
     def _signature(self, target: Target) -> str:
         """Return what a reply of a target names as its model."""
@@ -245,13 +268,12 @@ class VLLM(Server):
         if name not in self._roots():
             self.asked("/v1/load_lora_adapter", {"lora_name": name, "lora_path": folder}, again=False)
         if (root := self._roots().get(name)) != folder:
+            if root is None:
+                raise EvalError(f"{self.transport.address} took the adapter and does not list it", hint=_ONE_WORKER)
             raise EvalError(
-                f"the server has `{name}` from another folder ({str(root)[:200]})", hint="unload that adapter there"
+                f"the server has `{name}` from another folder ({root[:200]})", hint="unload that adapter there"
             )
         return self._named(name)._replace(ours=True)
-
-    def _roots(self) -> dict[str, str]:
-        return {str(row["id"]): str(row.get("root") or "") for row in _listed(self.asked("/v1/models"))}
 
     def unload(self, target: Target) -> None:
         """Take an adapter out."""
@@ -275,11 +297,11 @@ class VLLM(Server):
 
     def scores(self, target: Target, reply: Any, ids: list[int]) -> list[float]:
         """Return the log-probability of each token but the first."""
-        self.answers(target, reply)
+        self.answers(target, reply, 1)
         try:
             rows = reply["choices"][0]["prompt_logprobs"]
             return [float(row[str(token)]["logprob"]) for row, token in zip(rows[1:], ids[1:], strict=True)]
-        except (KeyError, TypeError, IndexError, ValueError):
+        except _NO_FORM:
             raise self.no_answer() from None
 
 
@@ -301,8 +323,7 @@ class SGLang(Server):
         return Target(name, {"lora_path": name} if name != self.base else {})
 
     def _loaded(self, adapter: Path, name: str) -> Target:
-        listed = {str(row["id"]): str(row.get("root") or "") for row in _listed(self.asked("/v1/models"))}
-        folder = self.seen(adapter)
+        listed, folder = self._roots(), self.seen(adapter)
         if name not in listed:
             reply = self.asked("/load_lora_adapter", {"lora_name": name, "lora_path": folder}, again=False)
             if not isinstance(reply, Mapping) or not reply.get("success"):
@@ -338,16 +359,13 @@ class SGLang(Server):
         more = {"top_k": -1, "min_p": 0.0, "repetition_penalty": sampling.penalty, "stop_token_ids": [sampling.end]}
         return super()._chosen(sampling) | more | {"skip_special_tokens": False}
 
-    def answers(self, target: Target, reply: Any) -> list[Answer]:
-        """Return what a reply of either route holds."""
-        if isinstance(reply, Mapping) and "choices" in reply:
-            return super().answers(target, reply)
-        try:
-            facts = reply["meta_info"]
-            written, read = int(facts["completion_tokens"]), int(facts["prompt_tokens"])
-            return [Answer(str(reply["text"]), reply.get("output_ids"), written, read)]
-        except (KeyError, TypeError, ValueError):
-            raise self.no_answer() from None
+    def _read(self, reply: Any) -> tuple[list[tuple[Answer, str]], str]:
+        if "choices" in reply:
+            return super()._read(reply)
+        facts = reply["meta_info"]
+        written, read = _count(facts["completion_tokens"]), _count(facts["prompt_tokens"])
+        answer = Answer(str(reply["text"]), _token_ids(reply.get("output_ids")), written, read)
+        return [(answer, str((facts.get("finish_reason") or {}).get("type") or ""))], self.base
 
     def scoring(self, target: Target, ids: list[int]) -> Request:
         """Return what asks for the log-probabilities of tokens."""
@@ -363,7 +381,7 @@ class SGLang(Server):
             if [row[1] for row in rows] != ids:
                 raise self.no_answer()
             return [float(row[0]) for row in rows[1:]]
-        except (KeyError, TypeError, IndexError, ValueError):
+        except _NO_FORM:
             raise self.no_answer() from None
 
 
@@ -414,24 +432,25 @@ class LlamaCpp(Server):
             "xtc_probability": 0.0,
         }  # fmt: skip
 
-    def answers(self, target: Target, reply: Any) -> list[Answer]:
+    def answers(self, target: Target, reply: Any, most: int) -> list[Answer]:
         """Return what a reply of either route holds; one under other adapters than were asked is an error."""
         if isinstance(reply, Mapping) and "choices" in reply:
-            return super().answers(target, reply)
-        return [self._answer(target, row) for row in (reply if isinstance(reply, list) else [reply])]
+            return super().answers(target, reply, most)
+        return [self._answer(target, row, most) for row in (reply if isinstance(reply, list) else [reply])]
 
-    def _answer(self, target: Target, reply: Any) -> Answer:
+    def _answer(self, target: Target, reply: Any, most: int) -> Answer:
         try:
-            model, ids = str(reply["model"]), reply.get("tokens") or None
-            written, read = int(reply["tokens_predicted"]), int(reply["tokens_evaluated"])
+            model, ids = str(reply["model"]), _token_ids(reply.get("tokens") or None)
+            written, read = _count(reply["tokens_predicted"]), _count(reply["tokens_evaluated"])
             used = {int(row["id"]): float(row["scale"]) for row in reply["generation_settings"]["lora"]}
-            text = str(reply["content"])
-        except (KeyError, TypeError, ValueError, AttributeError):
+            text, why = str(reply["content"]), str(reply.get("stop_type") or "")
+        except _NO_FORM:
             raise self.no_answer() from None
         self._refuse_other(self.base, model)
         wanted = {row["id"]: row["scale"] for row in target.fields["lora"]}
         if {n: s for n, s in used.items() if s} != {n: s for n, s in wanted.items() if s}:
             raise EvalError(f"`{target.name}` was asked, and other adapters answered", hint="see the server's log")
+        _require_whole(written, why, most)
         return Answer(text, ids, written, read)
 
     def _signature(self, target: Target) -> str:
@@ -450,7 +469,7 @@ class Transformers(Server):
 
     def _loaded(self, adapter: Path, name: str) -> Target:
         """Return a folder of links to the adapter and its base, which transformers loads as one model."""
-        folder = cache_folder() / "served" / name
+        folder = _links(name)
         linked = {file.name: file for file in base_folder(self.model).iterdir()}
         linked |= {file.name: file for file in map(adapter.joinpath, ("adapter_config.json", ADAPTER))}
         shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
@@ -461,7 +480,11 @@ class Transformers(Server):
 
     def unload(self, target: Target) -> None:
         """Remove the links; the server unloads what is idle by itself."""
-        shutil.rmtree(cache_folder() / "served" / PurePath(target.name).name, ignore_errors=True)
+        shutil.rmtree(_links(target.name), ignore_errors=True)
+
+    def lacks(self, target: Target) -> bool:
+        """Return whether the links are gone."""
+        return not _links(target.name).exists()
 
     def _found(self, known: str) -> Target:
         return self._named(known)
@@ -516,6 +539,11 @@ def _opened(transport: Transport, cfg: EvalConfig, model: ModelConfig) -> Server
     return server
 
 
+def _links(name: str) -> Path:
+    """Return the folder of links to an adapter and its base, by its name or its place there."""
+    return cache_folder() / "served" / PurePath(name).name
+
+
 def _is_transformers(transport: Transport) -> bool:
     """Return whether the server's routes are those of `transformers serve`."""
     try:
@@ -549,12 +577,35 @@ def _ask_in_vain(transport: Transport, request: Request) -> None:
         return
 
 
+def _count(value: Any) -> int:
+    if (count := int(value)) < 0:
+        raise ValueError
+    return count
+
+
+def _token_ids(ids: Any) -> list[int] | None:
+    if ids is not None and not all(type(one) is int and 0 <= one < _MOST_TOKENS for one in ids):
+        raise ValueError
+    return None if ids is None else list(ids)
+
+
+def _require_whole(written: int, why: str, most: int) -> None:
+    """Refuse an answer that the server ended for a reason of its own: it is not the answer that the model gives."""
+    if why in _CUT and 0 < written < most:  # cut at `most`, it counts as it does in this process
+        raise EvalError(
+            f"the server cut an answer at {written:,} of {most:,} tokens",
+            hint="start it with a longer context, or set a smaller eval.max_new_tokens",
+        )
+    if why not in _CUT | _WHOLE:
+        raise Unfinished(why if why in _BROKEN_OFF else "for a reason of its own")
+
+
 def _chosen_answer(choice: Mapping[str, Any], written: int, read: int) -> Answer:
     message = choice.get("message")
     if message and not all(isinstance(call.get("function"), Mapping) for call in message.get("tool_calls") or []):
         raise TypeError
     text = (message.get("content") if message else choice["text"]) or ""
-    return Answer(str(text), choice.get("token_ids"), written, read, message)
+    return Answer(str(text), _token_ids(choice.get("token_ids")), written, read, message)
 
 
 def parsed_calls(message: Mapping[str, Any]) -> list[Body]:
@@ -563,10 +614,7 @@ def parsed_calls(message: Mapping[str, Any]) -> list[Body]:
     for number, call in enumerate(message.get("tool_calls") or []):
         function = call["function"]
         raw = function.get("arguments")
-        try:
-            arguments = json.loads(raw) if isinstance(raw, str) else raw
-        except (ValueError, RecursionError):
-            arguments = None
+        arguments = json_or_none(raw) if isinstance(raw, str) else raw
         made = {"id": str(call.get("id") or f"call{number:05d}"), "name": str(function.get("name") or "")}
         known = isinstance(arguments, dict)
         calls.append({**made, "arguments": arguments if known else None} | ({} if known else {"arguments_raw": raw}))

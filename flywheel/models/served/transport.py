@@ -7,8 +7,10 @@ what it was sent, so an error shows its status and which known cause it names, n
 from __future__ import annotations
 
 import contextlib
+import email.utils
 import http.client
 import json
+import math
 import os
 import socket
 import ssl
@@ -20,13 +22,15 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from flywheel.config import EvalConfig
 from flywheel.errors import EvalError, UsageError
 
 MOST_BYTES = 256 * 2**20  # of one answer
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 30.0
-_CONNECT_S = 10.0  # that a connection may take; an answer has `eval.server.timeout_s`
+_CONNECT_S = 5.0  # that a connection may take; an answer has `eval.server.timeout_s`
 _HANGING_UP_S = 0.02
 _HEARD_S = 0.2  # Ctrl-C, at the latest
 _START = {
@@ -48,6 +52,16 @@ _CAUSES = (
     ("pinned to", "set [eval.server] model, and models, to names that it lists"),
     ("template", "start the server with the base model's chat template"),
     ("tool choice", "start the server with its parser of tool calls, or set [eval.server] api to completions"),
+)
+
+_ABSENT: tuple[tuple[type[Exception], str], ...] = (  # the first that fits
+    (socket.gaierror, "its host has no address"),
+    (UnicodeError, "its host has no address"),
+    (ConnectionRefusedError, "nothing listens there"),
+    (ssl.SSLCertVerificationError, "its certificate is not one that this machine trusts"),
+    (ssl.SSLError, "it does not speak TLS, which https needs"),
+    (TimeoutError, "its host does not answer in time"),
+    (http.client.HTTPException, "what listens there does not speak HTTP"),
 )
 
 
@@ -77,6 +91,10 @@ class Refused(Exception):  # noqa: N818 - an answer, which the caller makes an e
         return next((hint for mark, hint in _CAUSES if mark in self.message.lower()), "see the server's log")
 
 
+class Unfinished(Exception):  # noqa: N818 - as above
+    """The server ended an answer before the model did, and before the tokens that it was given were used up."""
+
+
 class Transport:
     """Sends requests, so many at a time, over connections that are kept.
 
@@ -84,7 +102,7 @@ class Transport:
         cfg: address, key, concurrency, time-out and retries.
 
     Raises:
-        UsageError: the key's environment variable is not set.
+        UsageError: the key's environment variable is not set, or holds what no header can.
     """
 
     def __init__(self, cfg: EvalConfig) -> None:
@@ -100,19 +118,30 @@ class Transport:
         if name := cfg.server.key_env:
             if not (key := os.environ.get(name, "").strip()):
                 raise UsageError(f"the environment variable `{name}` is not set", hint="it holds the server's API key")
+            if not (key.isascii() and key.isprintable() and " " not in key):
+                hint = "it holds a blank, a control character or one beyond ASCII: set it to the server's API key alone"
+                raise UsageError(f"the environment variable `{name}` holds no API key", hint=hint)
             self._headers["Authorization"] = f"Bearer {key}"
 
-    def ask(self, request: Request, *, again: bool = True, ended: threading.Event | None = None) -> Any:
-        """Return the answer, a JSON value; a text that is none as a text.
+    def ask(
+        self,
+        request: Request,
+        *,
+        again: bool = True,
+        ended: threading.Event | None = None,
+        read: Callable[[Any], Any] = lambda reply: reply,
+    ) -> Any:
+        """Return what is read in the answer, a JSON value; a text that is none as a text.
 
         Args:
             request: what to send.
             again: whether it may be sent again when the server is busy, fails or is gone.
             ended: set where no one waits for the answer any more.
+            read: returns what is wanted of the answer; one that is `Unfinished` is asked for again.
 
         Raises:
             Refused: the server answers with an error, still after all tries.
-            EvalError: it does not answer.
+            EvalError: it does not answer, or only in part.
         """
         tries, ended = self._server.retries if again else 0, ended or threading.Event()
         for number in range(tries + 1):
@@ -121,43 +150,43 @@ class Transport:
                 break
             try:
                 status, text, asked_to_wait = self._sent(request, ended)
-            except (OSError, http.client.HTTPException) as error:
-                if not self._reached and isinstance(error, ConnectionRefusedError | socket.gaierror):
-                    raise self._absent(error) from None
-                if last or ended.is_set() or isinstance(error, ssl.SSLCertVerificationError):
+            except (OSError, http.client.HTTPException, UnicodeError) as error:  # the last: a host that can be none
+                if last or ended.is_set() or not self._reached:
                     raise self._silent(error, number + 1) from None
             else:
                 self._reached = True
                 if status < http.HTTPStatus.MULTIPLE_CHOICES:
-                    return _value(text)
-                if last or status not in _AGAIN:
+                    try:
+                        return read(_value(text))
+                    except Unfinished as cut:
+                        if last:
+                            raise self._cut(cut) from None
+                elif last or status not in _AGAIN:
                     raise Refused(status, text)
                 wait = max(wait, min(asked_to_wait, 2 * _LONGEST_WAIT_S))
             ended.wait(wait)
         raise EvalError("no one waits for this answer any more")
 
-    def each(
-        self, requests: Sequence[Request], read: Callable[[int, Any], None], done: Callable[[], None] = lambda: None
-    ) -> None:
-        """Send requests side by side; give each answer, with its place, to `read` in the thread that called.
+    def each(self, requests: Sequence[Request], read: Callable[[Any], Any], done: Callable[[int], None]) -> list[Any]:
+        """Send requests side by side; return what is read in each answer, and state how many there are so far.
 
         The first error ends it, and so does Ctrl-C: what is not yet sent is not sent, and no one waits for the rest.
         """
         pool = ThreadPoolExecutor(max_workers=min(self._server.at_once, max(1, len(requests))))
-        ended, places = threading.Event(), dict[Future[Any], int]()
+        ended, answers = threading.Event(), list[Future[Any]]()
         try:
-            for place, request in enumerate(requests):
-                places[pool.submit(self.ask, request, ended=ended)] = place
-            waiting = set(places)
+            answers += (pool.submit(self.ask, request, ended=ended, read=read) for request in requests)
+            waiting = set(answers)
             while waiting:  # with a time limit: where polars is loaded, Ctrl-C ends no wait
                 answered, waiting = wait(waiting, timeout=_HEARD_S, return_when=FIRST_COMPLETED)
-                for answer in sorted(answered, key=places.__getitem__):
-                    read(places[answer], answer.result())
-                    done()
+                for answer in answered:
+                    answer.result()
+                done(len(answers) - len(waiting))
+            return [answer.result() for answer in answers]
         except BaseException:
             ended.set()
             pool.shutdown(wait=False, cancel_futures=True)
-            while self._asking or not all(answer.done() for answer in places):  # a thread may be about to connect
+            while self._asking or not all(answer.done() for answer in answers):  # a thread may be about to connect
                 self._hang_up()
                 time.sleep(_HANGING_UP_S)
             raise
@@ -217,16 +246,24 @@ class Transport:
         while self._idle:
             self._idle.pop().close()
 
-    def _absent(self, error: OSError) -> EvalError:
+    def _absent(self, error: Exception) -> EvalError:
         """Return the error where no server was ever reached: it names what would start one."""
-        what = "its host has no address" if isinstance(error, socket.gaierror) else "nothing listens there"
+        what = next((text for kind, text in _ABSENT if isinstance(error, kind)), type(error).__name__)
         start = _START.get(self._server.kind, f"{_START['vllm']}, {_START['llama.cpp']} or {_START['transformers']}")
         return EvalError(
             f"no server at {self.address}: {what}",
             hint=f"start it ({start}), correct [eval] endpoint, or remove it to evaluate in this process",
         )
 
+    def _cut(self, cut: Unfinished) -> EvalError:
+        return EvalError(
+            f"{self.address} did not finish an answer ({cut})",
+            hint="see the server's log, or its limit on tokens; what was answered is kept: the same command goes on",
+        )
+
     def _silent(self, error: Exception, tries: int) -> EvalError:
+        if not self._reached:
+            return self._absent(error)
         late = isinstance(error, TimeoutError)
         what = f"no answer in {self._server.timeout_s:g} s" if late else type(error).__name__
         return EvalError(
@@ -238,13 +275,21 @@ class Transport:
 
 def _value(text: str) -> Any:
     try:
-        return json.loads(text)
-    except ValueError:
+        value = orjson.loads(text)
+        orjson.dumps(value)  # nested deeper than what can be written again is none either
+    except (ValueError, TypeError):
         return text
+    return value
 
 
 def _seconds(header: str) -> float:
-    return float(header) if header.isdigit() else 0.0
+    """Return how long to wait: seconds, or until a date."""
+    try:
+        seconds = float(header)
+    except ValueError:
+        date = email.utils.parsedate_tz(header)
+        seconds = email.utils.mktime_tz(date) - time.time() if date else 0.0
+    return seconds if math.isfinite(seconds) else 0.0
 
 
 def chunks(size: int, of: int) -> Iterator[range]:
