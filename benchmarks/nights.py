@@ -61,7 +61,8 @@ FAILED, HELD, WAITING = 1, 3, 99
 # A first champion acts otherwise than the script that it replaces, and worse: `action_mix` is red every night, until a
 # person has looked and forces a round. No one is there to look, so no window is large enough to be compared.
 UNWATCHED = 1_000_000
-KEY = ("world", "arm", "seed", "night")
+CODE = "0077"  # newest decision that changes what a night does: what an older one's code served is a run of its own
+KEY = ("world", "arm", "seed", "night", "code")
 
 
 @dataclass(frozen=True)
@@ -181,7 +182,8 @@ class Arm:
         else:
             held_out = before["held_out"]
         return {
-            "world": self.world, "arm": self.arm, "seed": self.seed, "night": number, "settings": asdict(settings),
+            "world": self.world, "arm": self.arm, "seed": self.seed, "night": number, "code": CODE,
+            "settings": asdict(settings),
             "production": {**served, "interval": _interval(served)}, "learned": learned, "held_out": held_out,
             "better": _better(before["held_out"], held_out) if before and learned["outcome"] == "promoted" else None,
             "seconds": round(time.monotonic() - started, 1),
@@ -303,7 +305,7 @@ def _better(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
 
 
 def finished(results: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """Return the nights that are done, by world, arm, seed and night."""
+    """Return the nights that are done, by world, arm, seed, night and code."""
     return {tuple(row[name] for name in KEY): row for row in files.read_rows(results, optional=True)}
 
 
@@ -311,7 +313,7 @@ def run(arm: Arm, results: Path) -> Iterator[dict[str, Any]]:
     """Yield an arm's nights, those that are done already from the results."""
     done, before = finished(results), None
     for number in range(1, arm.settings.nights + 1):
-        line = done.get((arm.world, arm.arm, arm.seed, number))
+        line = done.get((arm.world, arm.arm, arm.seed, number, CODE))
         if line is None:
             line = arm.night(number, before)
             files.append_line(results, json.dumps(line))

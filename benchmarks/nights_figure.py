@@ -2,8 +2,9 @@
 
 `python benchmarks/nights_figure.py RESULTS FIGURE` draws what is done while a benchmark runs.
 
-In: the lines of nights. Area: the mean production success of the nights after the first, which a script serves; its
-difference from expert iteration is over seeds and nights, paired, with seeds as clusters where there are several.
+In: the lines of nights. An arm that ran again on newer code is a row of its own, and its older runs are dashed. Area:
+the mean production success of the nights after the first, which a script serves; its difference from expert iteration
+on the same code is over seeds and nights, paired, with seeds as clusters where there are several.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from flywheel.io import files
-from flywheel.report.svg import ACCENT, FOURTH, GOOD, INK, LINE, SECOND, Drawing, Panel
+from flywheel.report.svg import ACCENT, BROKEN, FOURTH, GOOD, INK, LINE, SECOND, Drawing, Panel
 from flywheel.stats.clusters import cluster, paired_t_interval
 
 Line = Mapping[str, Any]
@@ -27,8 +28,13 @@ _WIDTH, _HEIGHT, _LEGEND = 460.0, 250.0, 270.0  # of a world, and next to the la
 BESIDE = "sft"
 
 
-def _of(lines: Sequence[Line], world: str, arm: str) -> list[Line]:
-    return [line for line in lines if (line["world"], line["arm"]) == (world, arm)]
+def _of(lines: Sequence[Line], world: str, arm: str, code: str) -> list[Line]:
+    return [line for line in lines if (line["world"], line["arm"], line["code"]) == (world, arm, code)]
+
+
+def _codes(lines: Sequence[Line], arm: str) -> list[str]:
+    """Return the codes that an arm ran on, newest first."""
+    return sorted({line["code"] for line in lines if line["arm"] == arm}, reverse=True)
 
 
 def _served(lines: Sequence[Line]) -> dict[tuple[int, int], float]:
@@ -50,33 +56,43 @@ def area_over(ours: Sequence[Line], theirs: Sequence[Line]) -> tuple[float, floa
 
 def table(lines: Sequence[Line]) -> str:
     """Return the arms as a Markdown table."""
-    head = ("world", "arm", "seeds", "nights", "area", "over expert iteration", "last night", "last held-out", "harm",
-            "promotions: better, same, worse", "KL", "perplexity", "tokens", "seconds a night")  # fmt: skip
+    head = ("world", "arm", "code", "seeds", "nights", "area", "over expert iteration", "last night", "last held-out",
+            "harm", "promotions: better, same, worse", "KL", "perplexity", "tokens", "seconds a night")  # fmt: skip
     rows = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
     for world in sorted({line["world"] for line in lines}):
-        by_arm = {arm: _of(lines, world, arm) for arm in LOOKS}
-        rows += [
-            f"| {' | '.join(_cells(world, arm, nights, by_arm[BESIDE]))} |" for arm, nights in by_arm.items() if nights
-        ]
+        of_world = [line for line in lines if line["world"] == world]
+        runs = [(arm, code) for arm in LOOKS for code in _codes(of_world, arm)]
+        rows += [f"| {' | '.join(_cells(of_world, world, arm, code))} |" for arm, code in runs]
     return "\n".join(rows)
 
 
 def by_night(lines: Sequence[Line]) -> str:
     """Return what each night served and learned as a Markdown table."""
-    head = ("world", "arm", "seed", "night", "serves", "success in production", "rows", "what the night decided")
+    head = (
+        "world",
+        "arm",
+        "code",
+        "seed",
+        "night",
+        "serves",
+        "success in production",
+        "rows",
+        "what the night decided",
+    )
     rows = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
-    for line in sorted(lines, key=lambda x: (x["world"], x["seed"], x["arm"], x["night"])):
+    for line in sorted(lines, key=lambda x: (x["world"], x["code"], x["seed"], x["arm"], x["night"])):
         served, learned = line["production"], line["learned"]
         low, high = served["interval"]
         mix = ", ".join(f"{n} {kind}" for kind, n in learned.get("rows", {}).items()) or "-"
         decided = learned.get("text", learned["outcome"]).partition(": ")[2] or learned["outcome"]
         success = f"{served['success']:.2f} [{low:.2f}, {high:.2f}] of {served['talks']}"
-        shown = (line["world"], line["arm"], line["seed"], line["night"], served["policy"], success, mix, decided)
+        shown = (*(line[name] for name in head[:5]), served["policy"], success, mix, decided)
         rows.append(f"| {' | '.join(map(str, shown))} |")
     return "\n".join(rows)
 
 
-def _cells(world: str, arm: str, lines: Sequence[Line], beside: Sequence[Line]) -> list[str]:
+def _cells(of_world: Sequence[Line], world: str, arm: str, code: str) -> list[str]:
+    lines, beside = (_of(of_world, world, name, code) for name in (arm, BESIDE))
     served = list(_served(lines).values())
     last = [line for line in lines if line["night"] == max(x["night"] for x in lines if x["seed"] == line["seed"])]
     over = area_over(lines, beside) if arm != BESIDE else None
@@ -89,7 +105,7 @@ def _cells(world: str, arm: str, lines: Sequence[Line], beside: Sequence[Line]) 
         return f"{math.fsum(known) / len(known):.3g}" if known else "-"
 
     return [
-        world, arm, str(len({line["seed"] for line in lines})), str(max(line["night"] for line in lines)),
+        world, arm, code, str(len({line["seed"] for line in lines})), str(max(line["night"] for line in lines)),
         f"{math.fsum(served) / len(served):.3f}" if served else "-",
         f"{over[0]:+.3f} [{over[1]:+.3f}, {over[2]:+.3f}]" if over else "-",
         mean("production", "success"), mean("held_out", "success"), mean("production", "harm"),
@@ -107,10 +123,10 @@ def _at(line: Any, path: Sequence[str]) -> Any:
 
 
 def plot(lines: Sequence[Line], path: Path) -> None:
-    """Draw production success by night, the mean over seeds, and dots where a promotion serves first.
+    """Draw production success by night, a line a seed, and dots where a promotion serves first.
 
-    Flywheel has a band, its interval, where there is one seed. An arm that never gets another champion lies on top.
-    The first night is the script's, and what the base model scores when the gate looks at it for the first time.
+    The newest flywheel has a band, its interval, where it has one seed. An arm that never gets another champion lies on
+    top. The first night is the script's, and what the base model scores when the gate looks at it for the first time.
     """
     worlds = sorted({line["world"] for line in lines}, reverse=True)
     drawing = Drawing(_WIDTH * len(worlds) + _LEGEND, _HEIGHT, "Production success, night by night")
@@ -123,47 +139,56 @@ def plot(lines: Sequence[Line], path: Path) -> None:
         panel.axis_left([(share / 4, str(25 * share)) for share in range(5)], title=title, grid=True)
         panel.axis_below([(night, str(night)) for night in sorted(set(nights))], title="night")
         drawing.text((panel.left, 12), world, bold=True)
-        arms = [arm for arm in LOOKS if _of(of_world, world, arm)]
-        for arm in sorted(arms, key=("oracle", "dpo", "sft", "flywheel", "frozen").index):
-            _curve(panel, _of(of_world, world, arm), LOOKS[arm][0], band=arm == "flywheel")
-    for row, arm in enumerate(arm for arm in LOOKS if any(line["arm"] == arm for line in lines)):
-        _legend(panel, row, LOOKS[arm][1], LOOKS[arm][0], "line")
-    _legend(panel, row + 1, "first night of a promoted round", INK, "o")
+        for arm in ("oracle", "dpo", "sft", "flywheel", "frozen"):
+            _arm(panel, [line for line in of_world if line["arm"] == arm], arm)
+    runs = [(arm, place, code) for arm in LOOKS for place, code in enumerate(_codes(lines, arm))]
+    for row, (arm, place, code) in enumerate(runs):
+        _legend(panel, row, LOOKS[arm][1] + (f", code of {code}" if place else ""), LOOKS[arm][0], _dash(place))
+    _legend(panel, len(runs), "first night of a promoted round", INK, "o")
     files.atomic_write(path, drawing.svg() + "\n")
+
+
+def _dash(place: int) -> str:
+    return BROKEN if place else ""
 
 
 def _legend(panel: Panel, row: int, text: str, colour: str, look: str) -> None:
     left, y = panel.left + panel.width + 20, panel.top + 30 + 16 * row
-    if look == "line":
-        panel.drawing.line([(left, y), (left + 18, y)], colour, 2)
-    else:
+    if look == "o":
         panel.drawing.marker((left + 9, y), look, 6, colour)
+    else:
+        panel.drawing.line([(left, y), (left + 18, y)], colour, 2, dash=look)
     panel.drawing.text((left + 24, y), text)
 
 
-def _curve(panel: Panel, lines: Sequence[Line], colour: str, *, band: bool) -> None:
-    by_night: dict[int, list[Line]] = {}
-    for line in lines:
-        by_night.setdefault(line["night"], []).append(line)
-    served = {night: math.fsum(x["production"]["success"] for x in of) / len(of) for night, of in by_night.items()}
-    first = by_night.get(1, [])
+def _arm(panel: Panel, lines: Sequence[Line], arm: str) -> None:
+    for place, code in enumerate(_codes(lines, arm)):
+        seeds = sorted({line["seed"] for line in lines if line["code"] == code})
+        for seed in seeds:
+            by_night = {line["night"]: line for line in lines if (line["code"], line["seed"]) == (code, seed)}
+            newest = arm == "flywheel" and not place
+            if newest and len(seeds) == 1:
+                bounds = {night: by_night[night]["production"]["interval"] for night in sorted(by_night) if night > 1}
+                lows, highs = ([(night, bound[side]) for night, bound in bounds.items()] for side in (0, 1))
+                panel.band(lows, highs, LOOKS[arm][0], opacity=0.12)
+            _curve(panel, by_night, LOOKS[arm][0], dash=_dash(place), named=newest and seed == seeds[0])
+
+
+def _curve(panel: Panel, by_night: Mapping[int, Line], colour: str, *, dash: str, named: bool) -> None:
+    served = {night: float(line["production"]["success"]) for night, line in by_night.items()}
     script = served.pop(1, None)
-    if script is not None:
+    if named and script is not None:
         panel.marker((1, script), "D", 4, INK)
         panel.drawing.text((panel.x(1) + 6, panel.y(script)), "script")
-    before = [line["learned"]["scores"][0] for line in first if line["learned"].get("scores")]
-    if before:
-        served[1] = math.fsum(before) / len(before)
-        panel.drawing.text((panel.x(1) + 14, panel.y(served[1]) - 6), "base model")
-    nights = sorted(served)
-    if band and len({line["seed"] for line in lines}) == 1:
-        bounds = {night: by_night[night][0]["production"]["interval"] for night in nights if night > 1}
-        lows, highs = ([(night, bound[side]) for night, bound in bounds.items()] for side in (0, 1))
-        panel.band(lows, highs, colour, opacity=0.12)
-    panel.line([(night, served[night]) for night in nights], colour, 1.6)
-    for night in nights:
-        if any(x["learned"]["outcome"] == "promoted" for x in by_night.get(night - 1, [])):
-            panel.marker((night, served[night]), "o", 6, colour)
+    scores = by_night[1]["learned"].get("scores") if 1 in by_night else None
+    if scores:
+        served[1] = scores[0]
+        if named:
+            panel.drawing.text((panel.x(1) + 14, panel.y(served[1]) - 6), "base model")
+    panel.line([(night, served[night]) for night in sorted(served)], colour, 1.6, dash=dash)
+    for night, success in served.items():
+        if night - 1 in by_night and by_night[night - 1]["learned"]["outcome"] == "promoted":
+            panel.marker((night, success), "o", 6, colour)
 
 
 def main() -> None:

@@ -21,11 +21,12 @@ from tests.pipeline.evaluate.test_real_servers import running, transformers_serv
 
 
 def line(
-    arm: str, night: int, success: float, *, seed: int = 0, better: tuple[int, int] | None = None
+    arm: str, night: int, success: float, *, seed: int = 0, better: tuple[int, int] | None = None, code: str = "0077"
 ) -> dict[str, Any]:
     promoted = {"won": better[0], "lost": better[1], "p": 0.1} if better else None
     return {
-        "world": "warehouse", "arm": arm, "seed": seed, "night": night, "better": promoted, "seconds": 10.0,
+        "world": "warehouse", "arm": arm, "seed": seed, "night": night, "code": code, "better": promoted,
+        "seconds": 10.0,
         "production": {"success": success, "harm": 0.0, "interval": [0.0, 1.0]},
         "held_out": {"success": success, "kl": 0.1, "perplexity": 20.0},
         "learned": {"outcome": "promoted" if better else "held", "trained_tokens": 100},
@@ -44,12 +45,16 @@ def test_the_area_is_paired_by_seed_and_night_and_leaves_the_scripts_night_out()
 
 def test_the_table_counts_what_promotions_were_worth_and_the_figure_is_the_same_bytes(tmp_path: Path) -> None:
     lines = [line("flywheel", 1, 0.8), line("flywheel", 2, 0.3, better=(5, 1)), line("flywheel", 3, 0.5, better=(1, 2))]
-    cells = [cell.strip() for cell in nights_figure.table([*lines, line("sft", 2, 0.2)]).splitlines()[2].split("|")]
-    assert cells[5] == "0.400"
-    assert cells[10] == "1, 0, 1"
-    assert cells[13] == "300"
+    older = [line("flywheel", 2, 0.1, code="0067"), line("sft", 2, 0.2, code="0067")]
+    newest, before, *_ = nights_figure.table([*lines, *older]).splitlines()[2:]
+    cells = [cell.strip() for cell in newest.split("|")]
+    assert cells[3] == "0077"
+    assert cells[6:8] == ["0.400", "-"], "expert iteration ran on other code"
+    assert cells[11] == "1, 0, 1"
+    assert cells[14] == "300"
+    assert "| -0.100 [" in before
     for name in ("one.svg", "two.svg"):
-        nights_figure.plot(lines, tmp_path / name)
+        nights_figure.plot([*lines, *older], tmp_path / name)
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
 
 
