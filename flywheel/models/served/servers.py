@@ -17,18 +17,13 @@ from typing import Any, NamedTuple
 from flywheel.config import EvalConfig, ModelConfig
 from flywheel.errors import EvalError, FlywheelError
 from flywheel.io.files import atomic_folder
-from flywheel.models.calls import json_or_none
 from flywheel.models.load import base_folder, cache_folder, require_safetensors
-from flywheel.models.served.transport import Refused, Request, Transport, Unfinished
+from flywheel.models.served.answers import NO_FORM, Answer, chosen_answer, count, require_whole, token_ids
+from flywheel.models.served.transport import Refused, Request, Transport
 from flywheel.records import canonical_json
 
 ADAPTER = "adapter_model.safetensors"
 
-_NO_FORM = (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError)  # of a reply of another form
-_WHOLE = frozenset({"", "stop", "tool_calls", "function_call", "eos", "word", "eos_token", "stop_sequence"})
-_CUT = frozenset({"length", "limit"})
-_BROKEN_OFF = frozenset({"abort", "error", "content_filter", "repetition", "none"})  # names that are safe to show
-_MOST_TOKENS = 2**31  # in a vocabulary
 _ONE_WORKER = "is it one server with one worker? Behind several, name each of them as eval.endpoint, one at a time"
 
 Body = dict[str, Any]
@@ -66,16 +61,6 @@ class Target(NamedTuple):
     name: str  # in the server's words
     fields: Body  # that choose it, in a request
     ours: bool = False  # whether flywheel loaded it
-
-
-class Answer(NamedTuple):
-    """What came back."""
-
-    text: str
-    ids: list[int] | None  # tokens written, where the server gives them
-    tokens: int  # how many they are
-    read: int  # tokens of the prompt; 0 where it is unknown
-    message: Body | None = None  # as the server parsed it
 
 
 @dataclass
@@ -205,20 +190,20 @@ class Server:
         """
         try:
             answers, model = self._read(reply)
-        except _NO_FORM:
+        except NO_FORM:
             raise self.no_answer() from None
         self._refuse_other(self._signature(target), model)
         for answer, why in answers:
-            _require_whole(answer.tokens, why, most)
+            require_whole(answer.tokens, why, most)
         return [answer for answer, _ in answers]
 
     def _read(self, reply: Any) -> tuple[list[tuple[Answer, str]], str]:
         """Return the answers, each with why it ended, and the model that a reply names."""
         model, choices, usage = str(reply["model"]), reply["choices"], reply.get("usage") or {}
-        written, read = _count(usage.get("completion_tokens") or 0), _count(usage.get("prompt_tokens") or 0)
+        written, read = count(usage.get("completion_tokens") or 0), count(usage.get("prompt_tokens") or 0)
         rows = [
-            (_chosen_answer(choice, written if len(choices) == 1 else len(choice["token_ids"]), read), choice)
-            for choice in sorted(choices, key=lambda choice: _count(choice.get("index") or 0))
+            (chosen_answer(choice, written if len(choices) == 1 else len(choice["token_ids"]), read), choice)
+            for choice in sorted(choices, key=lambda choice: count(choice.get("index") or 0))
         ]
         return [(answer, str(choice.get("finish_reason") or "")) for answer, choice in rows], model
 
@@ -301,7 +286,7 @@ class VLLM(Server):
         try:
             rows = reply["choices"][0]["prompt_logprobs"]
             return [float(row[str(token)]["logprob"]) for row, token in zip(rows[1:], ids[1:], strict=True)]
-        except _NO_FORM:
+        except NO_FORM:
             raise self.no_answer() from None
 
 
@@ -363,8 +348,8 @@ class SGLang(Server):
         if "choices" in reply:
             return super()._read(reply)
         facts = reply["meta_info"]
-        written, read = _count(facts["completion_tokens"]), _count(facts["prompt_tokens"])
-        answer = Answer(str(reply["text"]), _token_ids(reply.get("output_ids")), written, read)
+        written, read = count(facts["completion_tokens"]), count(facts["prompt_tokens"])
+        answer = Answer(str(reply["text"]), token_ids(reply.get("output_ids")), written, read)
         return [(answer, str((facts.get("finish_reason") or {}).get("type") or ""))], self.base
 
     def scoring(self, target: Target, ids: list[int]) -> Request:
@@ -381,7 +366,7 @@ class SGLang(Server):
             if [row[1] for row in rows] != ids:
                 raise self.no_answer()
             return [float(row[0]) for row in rows[1:]]
-        except _NO_FORM:
+        except NO_FORM:
             raise self.no_answer() from None
 
 
@@ -440,17 +425,17 @@ class LlamaCpp(Server):
 
     def _answer(self, target: Target, reply: Any, most: int) -> Answer:
         try:
-            model, ids = str(reply["model"]), _token_ids(reply.get("tokens") or None)
-            written, read = _count(reply["tokens_predicted"]), _count(reply["tokens_evaluated"])
+            model, ids = str(reply["model"]), token_ids(reply.get("tokens") or None)
+            written, read = count(reply["tokens_predicted"]), count(reply["tokens_evaluated"])
             used = {int(row["id"]): float(row["scale"]) for row in reply["generation_settings"]["lora"]}
             text, why = str(reply["content"]), str(reply.get("stop_type") or "")
-        except _NO_FORM:
+        except NO_FORM:
             raise self.no_answer() from None
         self._refuse_other(self.base, model)
         wanted = {row["id"]: row["scale"] for row in target.fields["lora"]}
         if {n: s for n, s in used.items() if s} != {n: s for n, s in wanted.items() if s}:
             raise EvalError(f"`{target.name}` was asked, and other adapters answered", hint="see the server's log")
-        _require_whole(written, why, most)
+        require_whole(written, why, most)
         return Answer(text, ids, written, read)
 
     def _signature(self, target: Target) -> str:
@@ -575,47 +560,3 @@ def _ask_in_vain(transport: Transport, request: Request) -> None:
         transport.ask(request, again=False)
     except (Refused, FlywheelError):
         return
-
-
-def _count(value: Any) -> int:
-    if (count := int(value)) < 0:
-        raise ValueError
-    return count
-
-
-def _token_ids(ids: Any) -> list[int] | None:
-    if ids is not None and not all(type(one) is int and 0 <= one < _MOST_TOKENS for one in ids):
-        raise ValueError
-    return None if ids is None else list(ids)
-
-
-def _require_whole(written: int, why: str, most: int) -> None:
-    """Refuse an answer that the server ended for a reason of its own: it is not the answer that the model gives."""
-    if why in _CUT and 0 < written < most:  # cut at `most`, it counts as it does in this process
-        raise EvalError(
-            f"the server cut an answer at {written:,} of {most:,} tokens",
-            hint="start it with a longer context, or set a smaller eval.max_new_tokens",
-        )
-    if why not in _CUT | _WHOLE:
-        raise Unfinished(why if why in _BROKEN_OFF else "for a reason of its own")
-
-
-def _chosen_answer(choice: Mapping[str, Any], written: int, read: int) -> Answer:
-    message = choice.get("message")
-    if message and not all(isinstance(call.get("function"), Mapping) for call in message.get("tool_calls") or []):
-        raise TypeError
-    text = (message.get("content") if message else choice["text"]) or ""
-    return Answer(str(text), _token_ids(choice.get("token_ids")), written, read, message)
-
-
-def parsed_calls(message: Mapping[str, Any]) -> list[Body]:
-    """Return the calls that a server parsed, in the normal form; arguments other than an object stay a text."""
-    calls = []
-    for number, call in enumerate(message.get("tool_calls") or []):
-        function = call["function"]
-        raw = function.get("arguments")
-        arguments = json_or_none(raw) if isinstance(raw, str) else raw
-        made = {"id": str(call.get("id") or f"call{number:05d}"), "name": str(function.get("name") or "")}
-        known = isinstance(arguments, dict)
-        calls.append({**made, "arguments": arguments if known else None} | ({} if known else {"arguments_raw": raw}))
-    return calls
