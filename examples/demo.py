@@ -3,10 +3,15 @@
 Night 1: the logs of scripted agents (sample_logs/) teach a model that knows no tools; the gate promotes it. Night 2:
 that round serves the same users, its own logs teach the next round. Each round is evaluated by executing the model's
 calls in the example world, on questions that no round was trained on and none before it was evaluated on.
+
+    python examples/demo.py --rounds 1 --dtype float32 --endpoint http://127.0.0.1:8000/v1
+
+lets a server answer for every policy, in `demo-served/`, to be compared with the same without `--endpoint`.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
@@ -16,7 +21,12 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-DEMO = ROOT / "demo"
+ARGUMENTS = argparse.ArgumentParser(description="The loop twice round, from sample_logs/.")
+ARGUMENTS.add_argument("--rounds", type=int, choices=(1, 2), default=2, help="how often the wheel turns")
+ARGUMENTS.add_argument("--dtype", default="auto", help="of the weights: float32 or bfloat16")
+ARGUMENTS.add_argument("--endpoint", default="", help="a server that answers for every policy")
+OPTIONS = ARGUMENTS.parse_args(None if __name__ == "__main__" else [])
+DEMO = ROOT / ("demo-served" if OPTIONS.endpoint else "demo")
 FLYWHEEL = [str(Path(sys.executable).with_name("flywheel")), "-C", str(DEMO)]
 SERVE = [sys.executable, "-m", "flywheel_warehouse.serve", "--project", str(DEMO), "--truth", str(DEMO / "truth")]
 
@@ -89,7 +99,9 @@ def prepare() -> None:
 
 def settings(number: int) -> str:
     """Return the settings of a round."""
-    return CONFIG.replace("{rates}", RATES[number]).replace("{cases}", str(CASES[number]))
+    text = CONFIG.replace("{rates}", RATES[number]).replace("{cases}", str(CASES[number]))
+    text += f'endpoint = "{OPTIONS.endpoint}"\n' if OPTIONS.endpoint else ""
+    return text + (f'\n[model]\ndtype = "{OPTIONS.dtype}"\n' if OPTIONS.dtype != "auto" else "")
 
 
 def configure(number: int) -> None:
@@ -136,7 +148,8 @@ def main() -> None:
     read()
     say("Round 1. The plan shows what will be trained, from which start, and why.")
     rounds = 1
-    if turn(1):
+    promoted = turn(1)
+    if promoted and OPTIONS.rounds > 1:
         say("Night 2. Round 1 serves, and its log is read like any other.")
         serve()
         read()
@@ -144,7 +157,7 @@ def main() -> None:
         configure(2)
         turn(2)
         rounds = 2
-    else:
+    elif not promoted:
         say("The gate held round 1. Training again on the same logs would give the same round, so there is no round 2.")
     flywheel("log")
     curve(rounds)
