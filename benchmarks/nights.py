@@ -32,7 +32,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from functools import cache, partial
 from pathlib import Path
@@ -58,6 +58,11 @@ WORLDS = {  # module that serves it, suite and world for attempts, policy of the
 }
 ARMS = ("flywheel", "sft", "dpo", "oracle", "frozen")
 FAILED, HELD, WAITING = 1, 3, 99
+# What a world's customers say misleads at a desk: they complain about refusals that the rules ask for, and praise what
+# the rules forbid. So it has what such a desk would have: its rules as a signal, read from the log.
+RULES = {
+    "desk": f"[rewards]\nsignals = {json.dumps([*Config().rewards.signals, 'flywheel_desk.rules:rules'])}\n",
+}
 # A first champion acts otherwise than the script that it replaces, and worse: `action_mix` is red every night, until a
 # person has looked and forces a round. No one is there to look, so no window is large enough to be compared.
 UNWATCHED = 1_000_000
@@ -115,7 +120,7 @@ rebase_every = {self.rebase_every}
 target_modules = ["q_proj", "k_proj", "v_proj", "o_proj"]
 [monitors]
 min_episodes = {UNWATCHED}
-[eval]
+{RULES.get(world, "")}[eval]
 suites = ["{WORLDS[world][1]}"]
 baselines = []
 max_cases = {self.max_cases}
@@ -127,8 +132,15 @@ batch_size = {min(self.max_cases, 50)}
 FULL = Settings("embedded", "auto", 10, (2, 3), 60, 2, 120, (192, 192), 16_000, 120, 96, -1)
 SMALL = Settings("embedded", "auto", 8, (5, 1), 42, 1, 42, (24, 48), 16_000, 56, 60, -1, "sft", (2, 16), 0.5,
                  (2e-3, 1e-3), 0.5, 100)  # fmt: skip
+# A desk's answers have many kinds (refuse, ask, act, tell), and a talk has several of them: more rows, longer ones.
+AT_THE_DESK = replace(SMALL, max_rows=(120, 120), max_tokens=48_000, max_cases=60)
 QUICK = Settings("", "float32", 4, (5, 3), 12, 2, 10, (8, 8), 0, 10, 8, 2, again=(1, 4))
 SIZES = {"full": FULL, "small": SMALL, "quick": QUICK}
+
+
+def settings_of(size: str, world: str, **changes: Any) -> Settings:
+    """Return a size's settings in a world, changed where something else was asked for."""
+    return replace(AT_THE_DESK if (size, world) == ("small", "desk") else SIZES[size], **changes)
 
 
 def _run(command: Sequence[str | Path], allow: Sequence[int] = (0,)) -> str:
@@ -363,14 +375,14 @@ def main() -> None:
     size_of_it = "quick" if given.quick else "small" if given.small else "full"
     work = given.work / (f"{size_of_it}-served" if given.endpoint else size_of_it)
     work.mkdir(parents=True, exist_ok=True)
-    base = asdict(SIZES[size_of_it]) | ({"base": _tiny_model(work)} if given.quick else {})
-    asked = {name: value for name in ("nights", "temperature") if (value := getattr(given, name)) is not None}
-    settings = Settings(**(base | asked))
+    changes: dict[str, Any] = {"base": _tiny_model(work)} if given.quick else {}
+    changes |= {name: value for name in ("nights", "temperature") if (value := getattr(given, name)) is not None}
     results = given.results or work / "nights.jsonl"
     for seed in given.seeds or ((0,) if given.quick else (0, 1, 2)):
         for world in given.worlds or (("counter",) if given.small else ("warehouse", "desk")):
             names = given.arms or (("flywheel",) if given.quick else ARMS)
             folders = {name: work / f"{world}-{name}-{seed}" for name in names}
+            settings = settings_of(size_of_it, world, **changes)
             arms = [Arm(world, name, seed, settings, folder, given.endpoint) for name, folder in folders.items()]
             for nights in zip(*(run(arm, results) for arm in arms), strict=True):  # in turns: what is done is of all
                 print("\n".join(map(_shown, nights)), flush=True)

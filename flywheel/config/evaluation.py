@@ -167,7 +167,7 @@ class GateConfig(Section):
         default=0.05, gt=0, lt=1, description="Share of false promotions over the project's life, all candidates."
     )
     horizon: int = Field(
-        default=60, ge=1, description="Looks that a candidate may still need before it is given up as futile."
+        default=30, ge=1, description="Looks that a candidate may still need before it is given up as futile."
     )
     margin: float = Field(default=0.03, gt=0, lt=1, description="Non-inferiority margin of guardrail metrics.")
     slice_margin: float = Field(

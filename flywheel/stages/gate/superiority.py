@@ -21,7 +21,7 @@ from flywheel.stats.planning import cases_needed, expired
 
 RULE = "superiority"
 HARM_ALPHA = 0.05  # chance that a candidate which is not worse is ever rejected as worse
-FUTILE_FROM = 5  # looks before which no candidate is given up
+FUTILE_FROM = 2  # looks before which no candidate is given up; while one waits, no other is trained
 
 
 def superiority(inputs: GateInput, cfg: GateConfig) -> RuleResult:

@@ -57,14 +57,22 @@ def looked(nights: int, differences: list[float], level: float = 0.03) -> GateEv
     return weigh(looks, candidate=1, level=level)
 
 
-def test_a_candidate_out_of_reach_is_given_up_after_some_looks() -> None:
-    level_night = [1.0, -1.0] + [0.0] * 18
-
-    early = judge(row(4, 4, 80), evidence=looked(4, level_night))
-    late = judge(row(20, 20, 400), evidence=looked(20, level_night))
-    assert early.verdict == Verdict.INCONCLUSIVE
+@pytest.mark.parametrize(
+    ("night", "looks"), [([1.0, -1.0] + [0.0] * 18, 20), ([1.0] * 2 + [-1.0] * 6 + [0.0] * 32, 2), ([0.0] * 56, 2)],
+    ids=["level", "behind", "neither ever succeeds"],
+)  # fmt: skip
+def test_a_candidate_out_of_reach_is_given_up_from_its_second_look_on(night: list[float], looks: int) -> None:
+    wins, losses = night.count(1.0), night.count(-1.0)
+    once, late = (judge(row(wins * n, losses * n, len(night) * n), evidence=looked(n, night)) for n in (1, looks))
+    assert once.verdict == Verdict.INCONCLUSIVE
     assert late.verdict == Verdict.REJECT
     assert "out of reach" in late.message
+
+
+def test_a_candidate_that_may_still_reach_its_level_stays() -> None:
+    for nights in (2, 4):
+        ahead = judge(row(3 * nights, nights, 40 * nights), evidence=looked(nights, [1.0] * 3 + [-1.0] + [0.0] * 36))
+        assert ahead.verdict == Verdict.INCONCLUSIVE
 
 
 def test_a_candidate_that_gains_stays_and_names_the_looks_it_needs() -> None:
