@@ -5,6 +5,7 @@
 power     60 nights, every candidate better by 5 points, or equal: when is the first promoted?
 looks     60 nights of ten equal candidates at once: is any of them promoted?
 harmful   60 nights, some candidates worse by 5 points: is one of those promoted?
+patience  60 nights of several kinds of candidates: what production gains, by the looks that a candidate may need
 mixed     120 nights, half of the candidates better: how many are promoted, and which share of those is not better?
 again     60 looks at guardrails and slices: how often is an equal candidate rejected, and when a harmful one?
 held      a better candidate with guardrails and slices: how long do rules that only hold keep it, and a harmful one?
@@ -28,7 +29,7 @@ import argparse
 import math
 import time
 from collections.abc import Callable, Iterator
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from flywheel.extensions import GateInput
@@ -44,6 +45,9 @@ from flywheel.stats.planning import candidate_level
 from gate_again import again, covariate, held, malformed, recurring, samples
 from gate_canary import canary, failing
 from gate_rows import CFG, EMPTY, RULES, Rival, metric, outcomes
+
+if TYPE_CHECKING:
+    from flywheel.config import GateConfig
 
 ALPHA = 0.05
 
@@ -69,36 +73,42 @@ class History(NamedTuple):
 
     promoted: list[float]  # true differences of the promoted
     first: int | None  # night of the first promotion
+    gain: float  # of what served, over what served first, mean of all nights
 
 
-def history(rng: np.random.Generator, n: int, draw: Draw, *, nights: int = 60, looks: int = 1) -> History:
+def history(
+    rng: np.random.Generator, n: int, draw: Draw, *, nights: int = 60, looks: int = 1, cfg: GateConfig = CFG
+) -> History:
     """Run a project's nights: `looks` candidates a night are evaluated, and whichever is decided is decided."""
-    place, promoted, first = 0, list[float](), None
+    place, promoted, first, gain = 0, list[float](), None, 0.0
     rivals: list[tuple[Rival, tuple[float, float]]] = []
     outcomes_before: list[str] = []
     for night in range(1, nights + 1):
+        gain += math.fsum(promoted) / nights
         while len(rivals) < looks:
             place += 1
             rivals.append((Rival(place, len(promoted), outcomes_before), draw(rng)))
         for entry in list(rivals):
             rival, (discordance, delta) = entry
-            verdict = _decided(rival, rng, n, discordance, delta).verdict
+            verdict = _decided(rival, rng, n, discordance, delta, cfg).verdict
             outcomes_before.append({Verdict.REJECT: "rejected", Verdict.PROMOTE: "promoted"}.get(verdict, "open"))
-            if verdict == Verdict.REJECT:
+            if verdict == Verdict.REJECT or (verdict == Verdict.INCONCLUSIVE and rival.looks >= cfg.horizon):
                 rivals.remove(entry)
             elif verdict == Verdict.PROMOTE:
                 promoted.append(delta)
                 first = first or night
                 rivals.clear()  # the others were compared with the old champion
                 break
-    return History(promoted, first)
+    return History(promoted, first, gain)
 
 
-def _decided(rival: Rival, rng: np.random.Generator, n: int, discordance: float, delta: float) -> RuleResult:
+def _decided(
+    rival: Rival, rng: np.random.Generator, n: int, discordance: float, delta: float, cfg: GateConfig
+) -> RuleResult:
     """Return what the rule makes of a candidate after another night."""
     evidence = rival.look(n, *outcomes(rng, n, discordance, delta))
     changes = {"metrics": [metric(rival.wins, rival.losses, rival.n)], "evidence": evidence}
-    return superiority(GateInput(EMPTY.model_copy(update=changes), None, ()), CFG)
+    return superiority(GateInput(EMPTY.model_copy(update=changes), None, ()), cfg)
 
 
 def power(histories: int) -> Iterator[str]:
@@ -143,6 +153,42 @@ def mixed(histories: int) -> Iterator[str]:
         f"120 nights of 60 units, half of the candidates better by 5 points, half equal: {better:.1f} better ones "
         f"promoted in a project, false discovery rate {false:.4f} ({runs:,} runs)"
     )
+
+
+_KINDS: dict[str, tuple[list[float], float, int]] = {  # differences, equally often; discordance, units a night
+    "+5": ([0.05], 0.15, 60),
+    "+5, 0": ([0.05, 0.0], 0.15, 60),
+    "+10, four times 0": ([0.1, 0.0, 0.0, 0.0, 0.0], 0.2, 60),
+    "+10, nine times 0": ([0.1, *[0.0] * 9], 0.2, 42),
+    "+10, -10": ([0.1, -0.1], 0.2, 42),
+    "+5, +5, -5, seven times 0": ([0.05, 0.05, -0.05, *[0.0] * 7], 0.15, 60),
+    "+3, 0": ([0.03, 0.0], 0.1, 40),
+}
+
+
+def patience(histories: int) -> Iterator[str]:
+    """While one candidate waits no other is trained: how long should it?"""
+    for name, (differences, discordance, units) in _KINDS.items():
+        for horizon in (14, 30, 60):
+            rng, runs, cfg = (
+                np.random.default_rng(7),
+                max(1, histories // 13),
+                CFG.model_copy(update={"horizon": horizon}),
+            )
+
+            def draw(
+                rng: np.random.Generator, d: list[float] = differences, wide: float = discordance
+            ) -> tuple[float, float]:
+                return wide, float(rng.choice(d))
+
+            found = [history(rng, units, draw, cfg=cfg) for _ in range(runs)]
+            gain = np.array([h.gain for h in found])
+            worse = sum(delta <= 0 for h in found for delta in h.promoted)
+            yield (
+                f"60 nights of {units} units, candidates {name} points, horizon {horizon}: production gains "
+                f"{gain.mean():.3f} (se {gain.std() / math.sqrt(runs):.3f}) on a mean night, "
+                f"{np.mean([len(h.promoted) for h in found]):.2f} promoted, not better {worse / runs:.2f} ({runs} runs)"
+            )
 
 
 def odd(histories: int) -> Iterator[str]:
@@ -264,7 +310,8 @@ def _log(side: str, rate: float, *, users: bool, n: int = 100_000) -> list[Attem
 
 
 PARTS: dict[str, Callable[[int], Iterator[str]]] = {
-    "power": power, "looks": looks, "harmful": harmful, "mixed": mixed, "again": again, "held": held,
+    "power": power, "looks": looks, "harmful": harmful, "patience": patience,
+    "mixed": mixed, "again": again, "held": held,
     "malformed": malformed, "odd": odd,
     "recurring": recurring, "samples": samples, "covariate": covariate, "canary": canary, "failing": failing,
     "slice": regression, "holds": holds, "alike": alike, "coverage": coverage, "speed": speed,

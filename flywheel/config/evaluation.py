@@ -170,6 +170,10 @@ class GateConfig(Section):
         default=30, ge=1, description="Looks that a candidate may still need before it is given up as futile."
     )
     margin: float = Field(default=0.03, gt=0, lt=1, description="Non-inferiority margin of guardrail metrics.")
+    strict: list[str] = Field(
+        default=[],
+        description="Metrics that must be shown not to have lost `margin`, however many cases that takes: harm, say.",
+    )
     slice_margin: float = Field(
         default=0.1, gt=0, lt=1, description="Largest loss that may remain possible for a declared slice."
     )

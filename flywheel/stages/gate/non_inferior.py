@@ -25,13 +25,15 @@ def non_inferior(inputs: GateInput, cfg: GateConfig) -> RuleResult:
 
     Guardrails are all rows but the primary metric's own: the other metrics, and the slices. Tango's score test at 5%,
     uncorrected because all must pass; the power to pass is corrected instead. A guardrail with too few cases could not
-    pass even if nothing were wrong: it is named, and checked by `no_deterioration` only.
+    pass even if nothing were wrong: it is named, and checked by `no_deterioration` only. What `gate.strict` names must
+    be shown, however many cases that takes.
     """
     rows = [row for row in guarded_rows(inputs.report) if not is_head(row)]
     guards = [guardrail_of(row, cfg.margin, len(rows)) for row in rows]
     shown = [g for g in guards if g.shown]
-    failed = [g for g in guards if g.powered and not g.shown]
-    unpowered = [g for g in guards if not g.powered and not g.shown]
+    asked = [g for g in guards if g.powered or (g.row.metric in cfg.strict and g.row.slice == "all")]
+    failed = [g for g in asked if not g.shown]
+    unpowered = [g for g in guards if g not in asked and not g.shown]
     numbers = {
         "guardrails": float(len(guards)),
         "shown": float(len(shown)),
@@ -54,6 +56,7 @@ def non_inferior(inputs: GateInput, cfg: GateConfig) -> RuleResult:
         numbers=numbers,
         details=[
             *(f"not shown: {metric_evidence(g.row)}" for g in failed[present.NAMED :]),
+            *(f"{metric_name(g.row)}: n {count(g.row.n)} of {count(g.needed)} needed" for g in failed if not g.powered),
             *(
                 f"{metric_name(g.row)}: n {count(g.row.n)} of {count(g.needed)} needed, "
                 f"{present.interval(g.row.low, g.row.high, binary=g.row.binary, unit=True)}"

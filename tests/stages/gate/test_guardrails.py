@@ -62,6 +62,21 @@ def test_a_clean_sheet_needs_cases_too() -> None:
     assert inferior(guard(0, 0, 88)).numbers["shown"] == 1
 
 
+def test_a_strict_guardrail_waits_until_it_is_shown_however_many_cases_that_takes() -> None:
+    strict = GateConfig(strict=["form"])
+    harmed, too_few, shown = (
+        non_inferior(given_input(report(row(30, 5, 60), guard(0, losses, n), guard(0, 3, 60, metric="other"))), strict)
+        for losses, n in ((3, 60), (0, 87), (0, 88))
+    )
+
+    for waits in (harmed, too_few):
+        assert (waits.passed, waits.verdict) == (False, Verdict.INCONCLUSIVE)
+        assert waits.numbers["unpowered"] == 1
+        assert "not shown: form" in waits.message
+    assert harmed.details[0].startswith("form: n 60 of ")
+    assert shown.passed
+
+
 def test_power_is_shared_among_guardrails() -> None:
     alone = inferior(guard(20, 20, 400))
     five = inferior(*(guard(20, 20, 400, metric=f"m{i}") for i in range(5)), margin=0.05)
