@@ -34,6 +34,7 @@ class PolicyServer:
     adapters: dict[str, str] = field(default_factory=dict)  # name: folder
     key: str = ""
     busy: int = 0  # requests that it refuses as too many, first
+    refuses: int = 429  # with this status
     after: str = "1"  # when they may come again
     ends: list[str] = field(default_factory=list)  # why its next answers ended
     raw: str = ""  # its answer, instead
@@ -140,7 +141,7 @@ class _Handler(BaseHTTPRequestHandler):
             elif state.elsewhere:
                 self._send(307, {}, Location=state.elsewhere + self.path)
             elif busy:
-                self._send(429, {"error": {"message": "no"}}, **{"Retry-After": state.after})
+                self._send(state.refuses, {"error": {"message": "no"}}, **{"Retry-After": state.after})
             elif not known:
                 self._send(401, {"error": {"message": "no"}})
             else:
