@@ -143,7 +143,9 @@ def plot(lines: Sequence[Line], path: Path) -> None:
             _arm(panel, [line for line in of_world if line["arm"] == arm], arm)
     runs = [(arm, place, code) for arm in LOOKS for place, code in enumerate(_codes(lines, arm))]
     for row, (arm, place, code) in enumerate(runs):
-        _legend(panel, row, LOOKS[arm][1] + (f", code of {code}" if place else ""), LOOKS[arm][0], _dash(place))
+        seeds = len({line["seed"] for line in lines if (line["arm"], line["code"]) == (arm, code)})
+        more = (f", code of {code}" if place else "") + (f", {seeds} seeds" if seeds > 1 else "")
+        _legend(panel, row, LOOKS[arm][1] + more, LOOKS[arm][0], _dash(place))
     _legend(panel, len(runs), "first night of a promoted round", INK, "o")
     files.atomic_write(path, drawing.svg() + "\n")
 
