@@ -22,8 +22,11 @@ CONFIG_FILE = "flywheel.toml"
 _RENAMED = {"eval.rivals": "eval.baselines", "eval.rival_cases": "eval.baseline_cases"}
 REMOVED: dict[str, Any] = {
     "train.grpo_shift": 0.1,
+    "rewards.prior_strength": 10.0,
+    "rewards.long_discount": 0.99,
     "canary.harm_alpha": 0.01,
     "canary.srm_p": 0.001,
+    "monitors.style_margin": 0.1,
     "monitors.slope_drop_amber": 0.15,
     "monitors.slope_drop_red": 0.3,
     "monitors.praise_amber": 0.25,

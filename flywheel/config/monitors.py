@@ -17,7 +17,4 @@ class MonitorsConfig(Section):
         default=7.0, gt=0, description="Length of the window: the newest such days that hold enough episodes."
     )
     min_episodes: int = Field(default=30, ge=2, description="Fewest episodes on each side; with fewer: unknown.")
-    style_margin: float = Field(
-        default=0.10, gt=0, description="Relative growth of length, lists, emoji or flattery that is tolerated."
-    )
     min_users: int = Field(default=50, ge=10, description="Fewest users seen in the window; with fewer: unknown.")

@@ -75,7 +75,6 @@ class RewardsConfig(Section):
     scope: Literal["all", "month", "policy"] = Field(
         default="month", description="Within what reliabilities may differ, shrunk towards those of the whole log."
     )
-    prior_strength: float = Field(default=10.0, gt=0, description="How many votes a prior reliability is worth.")
     min_maturity: float = Field(
         default=0.8,
         ge=0,
@@ -104,9 +103,10 @@ class RewardsConfig(Section):
     )
     omega: float = Field(default=1.0, ge=0, description="Weight of a step's credit next to its episode's advantage.")
     discount: float = Field(
-        default=1.0, gt=0, le=1, description="What a step's share of the return is multiplied by per step to the end."
-    )
-    long_discount: float = Field(
-        default=0.99, gt=0, le=1, description="The same in episodes of more than ten steps, where it is less."
+        default=1.0,
+        gt=0,
+        le=1,
+        description="What a step's share of the return is multiplied by per step to the end; .99 at most where "
+        "these are more than ten.",
     )
     rules: RulesConfig = RulesConfig()

@@ -81,11 +81,11 @@ _FINDING = {
     "success_at",
     "judge",
 }  # settings of which rewards are found; the others combine them
-_LEARNED = {"fit", "scope", "prior_strength"}
+_LEARNED = {"fit", "scope"}
 _LABELLED = ("tasks", "episodes", "steps", "returns")
-_CREDITED = {"shrinkage", "credit", "min_support", "stratum", "omega", "discount", "long_discount"}
+_CREDITED = {"shrinkage", "credit", "min_support", "stratum", "omega", "discount"}
 _SCALE = {"scheme", "alpha", "rules"}
-_ADVANTAGE = {"credit", "omega", "discount", "long_discount"}
+_ADVANTAGE = {"credit", "omega", "discount"}
 
 STAGES: tuple[Stage, ...] = (
     Stage("links", ("events",), ("links", "policies"), "all", "links",

@@ -34,7 +34,7 @@ from flywheel.stages.datasets.context import (
     unfit,
 )
 
-LONG = 10  # steps from which an early step's share of the return is discounted
+LONG, LONG_DISCOUNT = 10, 0.99  # steps from which an early step's share of the return is discounted, and by what a step
 ADDED = {"values", "prefix_tree", "error_local"}  # credits that are added to the episode's advantage; others replace it
 
 
@@ -57,7 +57,7 @@ def step_advantages(advantage: float, credits_: Sequence[float | None], cfg: Rew
     if cfg.credit not in ADDED:
         return known
     n = len(credits_)
-    rate = cfg.discount if n <= LONG else min(cfg.discount, cfg.long_discount)
+    rate = cfg.discount if n <= LONG else min(cfg.discount, LONG_DISCOUNT)
     shared = [rate ** (n - 1 - t) * advantage for t in range(n)]
     if cfg.credit == "values" and cfg.omega > 0:
         return [whole if own is None else cfg.omega * own for whole, own in zip(shared, credits_, strict=True)]

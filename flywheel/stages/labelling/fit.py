@@ -40,6 +40,7 @@ from flywheel.stats.label_model import fit_binary
 if TYPE_CHECKING:
     import polars as pl
 
+PRIOR_VOTES = 10.0  # what a prior reliability is worth
 ENOUGH_TOGETHER = 10  # episodes on which two families both voted, for three families
 ENOUGH_IN_SCOPE = 200  # episodes from which a month or a policy gets a fit of its own
 MOST_OF_A_SOURCE = 100.0  # votes by which one source counts in what all have in common
@@ -75,12 +76,12 @@ def fitted(base: pl.DataFrame, votes: pl.DataFrame, cfg: RewardsConfig) -> Itera
         yield {"kind": "warning", "name": "no gold", "note": note}
     names = sorted({*patterns.sources})
     several = len(names) > 1 and source != "fitted"
-    whole = (_pooled if several else _alone)(patterns, voters, cfg)
+    whole = (_pooled if several else _alone)(patterns, voters)
     yield from _rows(ALL, voters, whole, patterns, source)
     yield from _chosen(whole.prior, "")
     for name in names if several else [ALL]:
         part = patterns.of(name) if several else patterns
-        fit = _of_source(part, voters, whole, cfg) if several else whole
+        fit = _of_source(part, voters, whole) if several else whole
         if several:
             yield from _rows(name, voters, fit, part, source)
             yield from _chosen(fit.prior, name)
@@ -88,41 +89,41 @@ def fitted(base: pl.DataFrame, votes: pl.DataFrame, cfg: RewardsConfig) -> Itera
             inner = part.of(scope=scope)
             enough = ENOUGH_IN_SCOPE <= inner.counts.sum() < part.counts.sum()
             if enough and (source == "fitted" or inner.has_gold):
-                own = _fit(inner, voters, fit.ratios(voters), cfg.prior_strength, fit.prior)
+                own = _fit(inner, voters, fit.ratios(voters), fit.prior)
                 yield from _rows(scope_in(name if several else "", scope), voters, own, inner, source)
 
 
-def _alone(patterns: Patterns, voters: Sequence[Voter], cfg: RewardsConfig) -> _Fit:
+def _alone(patterns: Patterns, voters: Sequence[Voter]) -> _Fit:
     """Fit the log of one source, from the priors."""
-    return _fit(patterns, voters, _prior_ratios(voters), cfg.prior_strength)
+    return _fit(patterns, voters, _prior_ratios(voters))
 
 
 def _prior_ratios(voters: Sequence[Voter]) -> list[float]:
     return [_ratio(prior_rates(v.signal, v.sign), v.sign) for v in voters]
 
 
-def _pooled(patterns: Patterns, voters: Sequence[Voter], cfg: RewardsConfig) -> _Fit:
+def _pooled(patterns: Patterns, voters: Sequence[Voter]) -> _Fit:
     """Return what the sources of a log have in common: the mean log odds ratio of each voter, with the prior as one."""
-    logs = cfg.prior_strength * np.log(_prior_ratios(voters))
-    weights = np.full(len(voters), cfg.prior_strength)
+    logs = PRIOR_VOTES * np.log(_prior_ratios(voters))
+    weights = np.full(len(voters), PRIOR_VOTES)
     for name in sorted({*patterns.sources}):
         part = patterns.of(name)
         if part.has_gold:
             checked = np.minimum(part.checked_by_voter, MOST_OF_A_SOURCE)
-            ratios = _fit(part, voters, _prior_ratios(voters), cfg.prior_strength).ratios(voters)
+            ratios = _fit(part, voters, _prior_ratios(voters)).ratios(voters)
             logs, weights = logs + checked * np.log(ratios), weights + checked
     tpr, tnr = _anchors(patterns, voters, list(np.exp(logs / weights)))
     return _Fit(tpr, tnr, class_prior(patterns, voters), float(patterns.counts.sum()))
 
 
-def _of_source(patterns: Patterns, voters: Sequence[Voter], whole: _Fit, cfg: RewardsConfig) -> _Fit:
+def _of_source(patterns: Patterns, voters: Sequence[Voter], whole: _Fit) -> _Fit:
     """Fit one source of several, shrunk to what all have in common; where nothing is known of it, that is taken.
 
     An audit is a sample of the whole log, so it holds for every source; verdicts of another source do not.
     """
     ratios = whole.ratios(voters)
     if patterns.has_gold:
-        return _fit(patterns, voters, ratios, cfg.prior_strength, whole.prior)
+        return _fit(patterns, voters, ratios, whole.prior)
     tpr, tnr = _anchors(patterns, voters, ratios)
     prior = class_prior(patterns, voters, whole.prior)
     if prior.source != AUDITED and sum(patterns.outcomes) < ENOUGH_GOLD:
@@ -174,7 +175,6 @@ def _fit(
     patterns: Patterns,
     voters: Sequence[Voter],
     ratios: Sequence[float],
-    strength: float,
     above: ClassPrior | None = None,
 ) -> _Fit:
     """Fit one scope; a voter's anchor has the given ratio of rates and the frequency that the voter has here.
@@ -197,7 +197,7 @@ def _fit(
         _shares(patterns.voted, voters),
         gold=patterns.gold,
         anchors=_anchors(patterns, voters, ratios),
-        strength=strength / (2 * frequency),  # pseudo-episodes in which each voter votes `strength` times
+        strength=PRIOR_VOTES / (2 * frequency),  # pseudo-episodes in which each voter votes so many times
         prior=prior.value if patterns.has_gold else UNKNOWN,
     )
     return _Fit(fit.tpr, fit.tnr, replace(prior, value=fit.prior), float(patterns.counts.sum()))

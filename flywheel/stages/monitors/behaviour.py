@@ -23,6 +23,7 @@ _MIX_AMBER, _MIX_RED = 0.10, 0.25  # population stability index of the mix of ac
 _RATE_RATIO = 1.5  # growth of broken calls or questions that is red
 _ENOUGH_TASKS = 20  # tasks of both sides from which only they are compared
 _RARE = 0.01  # tools called less often are one kind
+_STYLE_MARGIN = 0.10  # relative growth of length, lists, emoji or flattery that is tolerated
 _LEAST_CHANGE = 0.01  # of a rate or share; a smaller change does not count, however large relative to almost nothing
 
 _REFUSES = (
@@ -201,46 +202,44 @@ def style(windows: Windows, cfg: MonitorsConfig) -> list[MonitorRow]:
         if min(side["episode_id"].n_unique() for side in sides) < cfg.min_episodes:
             rows.append(unknown(name, "too few episodes of a side have texts"))
         elif pairs.height >= _ENOUGH_TASKS:
-            rows.append(_paired(name, pairs, cfg))
+            rows.append(_paired(name, pairs))
         else:
             before, now = (mean(side[name].to_list(), side["episode_id"].to_list()) for side in sides)
-            rows.append(_unpaired(name, before, now, cfg))
+            rows.append(_unpaired(name, before, now))
     return rows
 
 
-def _paired(name: str, pairs: pl.DataFrame, cfg: MonitorsConfig) -> MonitorRow:
+def _paired(name: str, pairs: pl.DataFrame) -> MonitorRow:
     was = float(pairs[name].sum()) / pairs.height
     data = cluster((pairs[f"{name}_now"] - pairs[name]).to_list(), pairs["task_id"].to_list())
-    margin = _margin(name, was, cfg)
+    margin = _margin(name, was)
     certain = paired_t_interval(data).low > margin
     level: Level = "red" if certain else "amber" if data.mean > margin else "green"
     basis = f"{pairs.height:,} tasks that both sides tried"
-    return _style_row(name, level, was, data.mean, basis=basis, n=pairs.height, cfg=cfg)
+    return _style_row(name, level, was, data.mean, basis=basis, n=pairs.height)
 
 
-def _unpaired(name: str, before: Estimate, now: Estimate, cfg: MonitorsConfig) -> MonitorRow:
+def _unpaired(name: str, before: Estimate, now: Estimate) -> MonitorRow:
     more = now.value - before.value
-    level: Level = "amber" if more > _margin(name, before.value, cfg) else "green"
+    level: Level = "amber" if more > _margin(name, before.value) else "green"
     basis = f"{now.n:,} episodes, on other tasks than before"
-    return _style_row(name, level, before.value, more, basis=basis, n=now.n, cfg=cfg)
+    return _style_row(name, level, before.value, more, basis=basis, n=now.n)
 
 
-def _margin(name: str, was: float, cfg: MonitorsConfig) -> float:
+def _margin(name: str, was: float) -> float:
     """Return the tolerated growth: relative, but never less than one text in a hundred."""
-    return cfg.style_margin * was if name == "length" else max(cfg.style_margin * was, _LEAST_CHANGE)
+    return _STYLE_MARGIN * was if name == "length" else max(_STYLE_MARGIN * was, _LEAST_CHANGE)
 
 
-def _style_row(  # noqa: PLR0913 - one column each
-    name: str, level: Level, was: float, more: float, *, basis: str, n: int, cfg: MonitorsConfig
-) -> MonitorRow:
+def _style_row(name: str, level: Level, was: float, more: float, *, basis: str, n: int) -> MonitorRow:
     texts = f"{percent(was)} → {percent(was + more)} of texts"
     change = f"{was:.0f} → {was + more:.0f} characters" if name == "length" else texts
     return MonitorRow(
         monitor=name,
         level=level,
         value=round(more / was, 6) if was > 0 else None,
-        amber=cfg.style_margin,
-        red=cfg.style_margin,
+        amber=_STYLE_MARGIN,
+        red=_STYLE_MARGIN,
         n=n,
         sentence=f"{change} ({basis})",
     )
