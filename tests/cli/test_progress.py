@@ -8,6 +8,8 @@ import subprocess
 import sys
 
 import pytest
+from flywheel.cli.progress import counted
+from flywheel.cli.session import Output
 
 CODE = """
 import sys, time
@@ -73,3 +75,15 @@ def test_a_long_command_shows_that_it_works(drawn: dict[str, str]) -> None:
 @pytest.mark.parametrize("way", ["a quick command", "--no-progress", "no terminal"])
 def test_nothing_is_drawn(way: str, drawn: dict[str, str]) -> None:
     assert drawn[way].replace("\r\n", "\n") == "one suite done\n"
+
+
+def test_a_further_part_of_the_work_has_a_rate_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    with counted(Output(progress=False), "scoring") as show:
+        for second, done in ((0, 1), (40, 11), (300, 1), (340, 11)):
+            now[0] = second
+            show("scoring round 1", done, 40)
+    assert capsys.readouterr().err.splitlines()[::2] == ["scoring round 1: 11 of 40, 4.0 s each, 116.0 s left"] * 2
