@@ -134,7 +134,9 @@ class EvalConfig(Section):
             host, _ = parts.hostname or "", parts.port
         except ValueError:
             host = ""
-        if not host or parts.scheme not in {"http", "https"} or "@" in parts.netloc or parts.query or parts.fragment:
+        written = self.endpoint.isascii() and self.endpoint.isprintable() and " " not in self.endpoint
+        named = host and written and parts.scheme in {"http", "https"}
+        if not named or "@" in parts.netloc or parts.query or parts.fragment:
             raise PydanticCustomError("address", "eval.endpoint must be an address like http://localhost:8000/v1")
         if not _is_local(host) and host not in {name.lower() for name in self.endpoint_hosts}:
             raise PydanticCustomError(

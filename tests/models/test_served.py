@@ -444,6 +444,8 @@ def test_the_key_comes_from_the_environment_alone(server: PolicyServer, monkeypa
         ("http://127.0.0.1@evil.example/v1", [], False),
         ("http://10.0.0.7/v1", ["localhost"], False),
         ("ftp://localhost/v1", [], False),
+        ("http://localhost/v 1", [], False),
+        ("http://localhost/v1\u2013", [], False),
     ],
 )
 def test_prompts_go_to_this_machine_or_to_a_host_that_is_named(
