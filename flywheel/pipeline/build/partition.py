@@ -51,12 +51,18 @@ def make_partitions(
 
 
 def _exchanged(stage: Stage, store: Store, partitions: Sequence[int]) -> dict[str, dict[int, pl.DataFrame]]:
-    """Return, by table and partition, the rows of some partitions' tasks, which lie in the parts of all partitions."""
+    """Return, by table and partition, the rows of some partitions' tasks, which lie in the parts of all partitions.
+
+    What a stage over all made is every partition's, and read once.
+    """
     if stage.by != "task" or not partitions:
         return {}
     home = _partition_of("task_id", store.partitions)
     tasks = store.table("tasks", "tasks").filter(home.is_in(partitions))
-    exchanged = {}
+    exchanged: dict[str, dict[int, pl.DataFrame]] = {}
+    for table in stage.needs:
+        if table != "links" and "task_id" not in TABLES[table].model_fields:
+            exchanged[table] = dict.fromkeys(partitions, store.table(table, stage_of(table)).collect())
     for table in RECORDED.intersection(stage.needs):
         rows = follow_tasks(store.table(table, stage_of(table)), tasks).with_columns(_home=home).collect()
         apart = rows.partition_by("_home", as_dict=True, include_key=False)
@@ -180,6 +186,8 @@ def _load(
         elif stage.by == "all":
             columns = stage.columns.get(table, tuple(TABLES[table].model_fields))
             frames[table] = store.read(parts, table).select(columns).collect()
+        elif "task_id" not in TABLES[table].model_fields and partition is not None and table in exchanged:
+            frames[table] = exchanged[table][partition]
         elif "task_id" not in TABLES[table].model_fields:
             frames[table] = store.read(parts, table).collect()  # the output of a stage over all is small
         elif stage.by == "conversation":

@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from flywheel.stages.common.memo import cached_by_identity
 from flywheel.stages.values.keys import LEVELS, action_column, state_column
 from flywheel.stats.effects import Differences, Posterior, Prior, posterior
 
@@ -34,6 +35,7 @@ WIDEST = 1.0  # mean square of outcomes that are -1 or 1
 CAUTION = 4.0  # attempts with that variance that are added: one failure of one attempt shows little
 UNLIKE = 0.1  # before anything is known: variance between tasks of an intent, as a share of that between actions
 _NOTHING = 1e-9  # attempts; below it there are none, only the rounding of differences of sums
+_INSIDE = 0  # next to levels 1 and 2: level 1 as it counts at level 2
 
 
 class Sides(NamedTuple):
@@ -112,10 +114,12 @@ class Values(NamedTuple):
     often: Mapping[int, pl.DataFrame]  # by level: {state, action, voter, count} of users with several attempts
 
     @classmethod
+    @cached_by_identity  # partitions that are made together have one table
     def read(cls, table: pl.DataFrame) -> Self:
         """Return the table's content."""
-        rows = {(kind, level): list(x) for kind, level, x in table.select("kind", "level", "x").iter_rows()}
-        shares = next((y for kind, y in table.select("kind", "y").iter_rows() if kind == "prior"), None)
+        learned = table.filter(pl.col("kind").is_in(["noise", "relation", "prior"]))
+        rows = {(kind, level): list(x) for kind, level, x in learned.select("kind", "level", "x").iter_rows()}
+        shares = next((y for kind, y in learned.select("kind", "y").iter_rows() if kind == "prior"), None)
         model = Model()
         if shares is not None:
             weights = np.array(rows["prior", 0])
@@ -185,21 +189,33 @@ def beside(
         cells: by level, as `cells_of` returns them.
     """
     result = {}
+    summed = _summed(cells)
     for level in (1, 2):
         keys = [state_column(level), action_column(level)]
-        named = cells[level].rename({"state": keys[0], "action": keys[1]})
-        whole = _joined(rows, _sums(named, *keys), keys), _joined(rows, _sums(named, keys[0]), keys[:1])
+        of_action, of_state = summed[level]
+        whole = _joined(rows, of_action, keys), _joined(rows, of_state, keys[:1])
         counted = own.select("state_0", keys[1], n=f"n_{level}", total=f"total_{level}")
         there = ["state_0", keys[1]]
         below = _joined(rows, _sums(counted, *there), there), _joined(rows, _sums(counted, "state_0"), there[:1])
         if level == LEVELS[-1]:
-            inside = cells[1].select(state_1="state", action_2="parent_action", n="n_above", total="total_above")
             near = ["state_1", "action_2"]
-            above = _joined(rows, _sums(inside, *near), near), _joined(rows, _sums(inside, "state_1"), near[:1])
+            of_action, of_state = summed[_INSIDE]
+            above = _joined(rows, of_action, near), _joined(rows, of_state, near[:1])
             # A state that no one else met is not among the cells: then its own attempts are all there is.
             below = _larger(above[0], below[0]), _larger(above[1], below[1])
         result[level] = _less(whole[0], below[0]), _less(whole[1], below[1])
     return result
+
+
+@cached_by_identity  # each partition that is made with others, and each of its slices and sides, asks for the same
+def _summed(cells: Mapping[int, pl.DataFrame]) -> dict[int, tuple[pl.DataFrame, pl.DataFrame]]:
+    """Return the sums of each level's actions and states, and of those of level 1 as they count at level 2."""
+    named = {
+        level: cells[level].rename({"state": state_column(level), "action": action_column(level)}) for level in (1, 2)
+    }
+    named[_INSIDE] = cells[1].select(state_1="state", action_2="parent_action", n="n_above", total="total_above")
+    keys = {1: ("state_1", "action_1"), 2: ("state_2", "action_2"), _INSIDE: ("state_1", "action_2")}
+    return {level: (_sums(named[level], *by), _sums(named[level], by[0])) for level, by in keys.items()}
 
 
 def _sums(frame: pl.DataFrame, *by: str) -> pl.DataFrame:

@@ -63,6 +63,7 @@ def test_what_lies_by_conversation_is_read_once_for_many_partitions(
     project = Project(shutil.copytree(ingested, tmp_path / "p"))
     monkeypatch.setattr("flywheel.pipeline.build.workers.SLICE", 0)  # as if there were many rows
     reads, paths = Counter[str](), Store.paths
+    tables = [("episodes", "episodes"), ("episodes", "steps"), ("values", "values")]
 
     def counting(store: Store, parts: Iterable[Part], table: str) -> list[Path]:
         read = paths(store, parts, table)
@@ -71,14 +72,14 @@ def test_what_lies_by_conversation_is_read_once_for_many_partitions(
 
     monkeypatch.setattr(Store, "paths", counting)
     together = parts(project.folder)
-    for table in ("episodes", "steps"):
-        size = sum(part.size_bytes for part in current(project, "episodes", table))
+    for stage_name, table in tables:
+        size = sum(part.size_bytes for part in current(project, stage_name, table))
         assert 0 < reads[table] <= size * sum(table in stage.needs for stage in STAGES), table
     reads.clear()
     monkeypatch.setattr("flywheel.pipeline.build.workers.TOGETHER", 1)  # one partition at a time
     assert parts(project.folder) == together
-    for table in ("episodes", "steps"):
-        size = sum(part.size_bytes for part in current(project, "episodes", table))
+    for stage_name, table in tables[:2]:
+        size = sum(part.size_bytes for part in current(project, stage_name, table))
         assert reads[table] > 4 * size * sum(table in stage.needs for stage in STAGES if stage.by == "task"), table
 
 
