@@ -21,6 +21,7 @@ _ENVELOPES = (
     ("kwargs", "response"),
     ("input", "output"),
     ("body", "response"),
+    ("responses_create_params", "response"),
 )
 _ANSWERS = ("response", "completion", "output")
 _API = {
@@ -66,6 +67,8 @@ def pair_of(record: Any, fields: tuple[str, ...] = ("messages",)) -> Pair:
             return Pair(request, response or {"events": stream_events(outer)}, outer)
     if any(isinstance(outer.get(name), list | str) for name in fields):
         answer = first(outer, (*_ANSWERS, "answer") if outer.get("messages") else _ANSWERS)
+        outputs = as_list(outer.get("outputs"))  # DSPy's
+        answer = outputs[0] if answer is None and len(outputs) == 1 else answer
         said = {} if ends_answered(outer) else _said(answer, outer)
         return Pair(outer, said or response_body(embedded(answer)) or outer, outer)
     return Pair({}, response_body(embedded(outer.get("response"))) or outer, outer)

@@ -11,9 +11,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flywheel.reading.messages import ROLES, Message, with_origins
-from flywheel.reading.shapes.turns import Turn, is_turn, turns_of
+from flywheel.reading.shapes.turns import (
+    ITEM_KINDS,
+    RESULT_KINDS,
+    Turn,
+    has_untyped_parts,
+    is_turn,
+    result_of,
+    turns_of,
+)
 from flywheel.reading.usage import token_counts
-from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, present, text, when
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, picked, present, text, when
 
 _SPEAKERS = ("role", "from", "sender", "speaker", "author")
 _WORDS = ("content", "value", "text", "message", "parts")
@@ -27,8 +35,11 @@ _STEPS = ("step-start", "step-finish")
 _HIDDEN = ("source-url", "source-document", "snapshot", "patch", "toolConfirmationRequest", *_STEPS)
 _NOT_RUN = ("tool-invocation", "tool-call", "tool-result", "tool-approval-request", "tool-approval-response")
 _TIMES = ("timestamp", "createdAt", "created_at", "create_time", "created", "ts", "time", "date")
-_MODELS = ("model", "model_name", "modelID", "modelId", "model_slug", "model_id")
-_USAGE = ("usage", "usage_metadata", "usageMetadata", "token_usage", "models_usage", "tokens")
+_MODELS = ("model", "model_name", "modelID", "modelId", "model_slug", "model_id", "ai_model_id")
+_USAGE = ("usage", "usage_metadata", "usageMetadata", "token_usage", "models_usage", "tokens", "metrics")
+_CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens", "cacheReadInputTokens", "cacheWriteInputTokens",
+           "cacheCreationInputTokens")  # fmt: skip
+_ABOUT = ("response_metadata", "metadata", "meta")
 _CALL_FIELDS = ("arguments", "args", "input", "rawInput", "toolInvocation", "toolInvocations", "toolCall", "toolCalls",
                 "tool_calls", "function", "function_call")  # fmt: skip
 _LOOKED_AT = 8  # messages that show whether a list is a chat
@@ -40,19 +51,44 @@ def chat(items: Sequence[Any]) -> tuple[list[Message], dict[int, dict[str, Any]]
     Raises:
         BadRecordError: a message has no role.
     """
-    history, origins = with_origins(items, turns_in)
+    history, origins = with_origins(list(_answers(items)), _turns_in_answer)
     facts: dict[int, dict[str, Any]] = {}
     for position in reversed(origins):
-        item, is_act = as_dict(origins[position]), history[position]["role"] == "assistant"
-        later = any(origins.get(after) is item and "model" in facts[after] for after in facts)
-        told = facts_of(item)
+        pieces, is_act = origins[position], history[position]["role"] == "assistant"
+        later = any(origins.get(after) is pieces and "model" in facts[after] for after in facts)
+        told = facts_of(as_dict(pieces[0]))
         counted = is_act and not later  # the tokens of a message that became several count once
         facts[position] = told if counted else {name: told[name] for name in ("ts",) if name in told}
     calling = {id(origins[position]) for position, message in enumerate(history) if message.get("tool_calls")}
-    for position, item in origins.items():
-        if history[position]["role"] == "assistant" and id(item) not in calling and _holds_call(item):
+    for position, pieces in origins.items():
+        if history[position]["role"] == "assistant" and id(pieces) not in calling and _holds_call(pieces):
             facts[position]["tags"] = ["unreadable_content"]
     return history, facts
+
+
+def _answers(items: Sequence[Any]) -> Iterator[list[Any]]:
+    """Yield the messages, each alone, but items of the agent in a row together: the Responses API splits an answer."""
+    answer: list[Any] = []
+    for item in items:
+        if answer and not (is_piece(answer[-1]) and is_piece(item)):
+            yield answer
+            answer = []
+        answer.append(item)
+    if answer:
+        yield answer
+
+
+def _turns_in_answer(pieces: list[Any]) -> list[Turn]:
+    return turns_in(pieces[0]) if len(pieces) == 1 else turns_of(pieces)
+
+
+def is_piece(item: Any) -> bool:
+    """Whether an item is a piece of an answer: a thought, a call or words of the Responses API."""
+    fields = as_dict(item)
+    kind = fields.get("type")
+    if kind == "message":
+        return fields.get("role") == "assistant" and isinstance(fields.get("content"), list) and "usage" not in fields
+    return kind in ITEM_KINDS and kind not in RESULT_KINDS and "role" not in fields
 
 
 def _holds_call(value: Any) -> bool:
@@ -84,9 +120,14 @@ def speaks(item: Any) -> str | None:
 def is_common(items: Any) -> bool:
     """Whether messages have roles and contents as Chat Completions has them, and nothing of other programs."""
     plain = [as_dict(item) for item in as_list(items)]
-    return all(
-        isinstance(m.get("role"), str) and "content" in m and "toolInvocations" not in m for m in plain
-    ) and not (any(_ran(as_dict(part)) for m in plain for part in as_list(m.get("parts"))))
+    return not has_untyped_parts(plain) and all(
+        isinstance(m.get("role"), str)
+        and "content" in m
+        and not {"toolInvocations", "tool_results", "tool_responses"} & m.keys()
+        and not any(_ran(as_dict(part)) for part in as_list(m.get("parts")))
+        and "output_tokens" not in facts_of(m)
+        for m in plain
+    )
 
 
 def turns_in(item: Any) -> list[Turn]:
@@ -96,6 +137,10 @@ def turns_in(item: Any) -> list[Turn]:
     if role is None or plain.get("type") in _NOTICES:
         return []
     parts = _parts(plain)
+    if beside := as_list(first(plain, ("tool_results", "tool_responses"))):  # ElevenLabs', AG2's
+        said = [] if role == "tool" else turns_in({**item, "tool_results": None, "tool_responses": None})
+        spoken = [turn for turn in said if turn.get("content") or turn.get("tool_calls")]
+        return [*spoken, {"role": "tool", "content": [result_of(as_dict(result)) for result in beside]}]
     if any(_ran(part) for part in parts):
         return list(_apart(role, parts, plain))
     if any(part.get("type") == "toolResponse" for part in parts):  # goose's, under the user's role
@@ -113,22 +158,27 @@ def facts_of(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a message reports of itself: its time, model and tokens, what it cost."""
     outer = as_dict(item.get("info")) or as_dict(item.get("message")) or as_dict(item.get("data"))
     inner = outer or as_dict(item.get("kwargs")) or item
-    about = (as_dict(inner.get(name)) for name in ("response_metadata", "metadata"))
+    about = (as_dict(inner.get(name)) for name in _ABOUT)
     places = [item, inner, *about, *map(as_dict, as_list(inner.get("parts"))[:1])]  # Pydantic AI's parts have times
     usage = next((held for place in places if (held := as_dict(first(place, _USAGE)))), {})
+    places.append(usage)
     at = next((value for place in places if (value := first(place, _TIMES)) is not None), None)
     return present(
         ts=when(first(at, ("created", "started")) if isinstance(at, dict) and "$date" not in at else at),
         model=next((model for place in places if (model := text(first(place, _MODELS)))), None),
-        cost_usd=next((cost for place in places if (cost := number(place.get("cost"))) is not None), None),
+        cost_usd=next((cost for place in places if (cost := _cost(place.get("cost"))) is not None), None),
         **_counts(usage),
     )
 
 
+def _cost(value: Any) -> float | None:
+    return number(as_dict(value).get("total") if isinstance(value, dict) else value)
+
+
 def _counts(usage: Mapping[str, Any]) -> dict[str, int | None]:
     if not {"input", "output"} & usage.keys():
-        return token_counts(usage)
-    cache = as_dict(usage.get("cache"))  # which opencode counts apart
+        return token_counts(usage, cached=_CACHED if {"input_tokens", "inputTokens"} & usage.keys() else ())
+    cache = as_dict(usage.get("cache")) or picked(usage, ("cacheRead", "cacheWrite"))  # which these count apart
     names = {"input_tokens": "input", "output_tokens": "output"}
     counted = {name: usage.get(short) for name, short in names.items()} | dict(cache)
     return token_counts(counted | {"thoughtsTokenCount": first(usage, ("thoughts", "reasoning"))}, cached=cache)
@@ -144,11 +194,13 @@ def _plain(item: Mapping[str, Any]) -> Mapping[str, Any]:
         item = {**about, "parts": item.get("parts")}
     elif "role" in inner or "author" in inner:
         item = inner
+    elif isinstance(inner.get("content"), list):  # of Cursor's, whose role is around it
+        item = {**item, **inner}
     if (by := as_dict(item.get("author"))) and "role" not in item:
         item = {**item, "role": by.get("role")}
     if isinstance(held := as_dict(item.get("content")).get("parts"), list):  # of ChatGPT
         item = {**item, "content": held}
-    if is_turn(item) and "text" not in item:
+    if is_turn(item) and "text" not in item and not isinstance(item.get("message"), str):
         return {**item, "content": [_text_part(p) for p in item["content"]]} if _has_parts(item) else item
     kind = item.get("type")
     speaker = next((named for name in _SPEAKERS if (named := text(item.get(name)))), None)

@@ -30,7 +30,8 @@ _CLIENT_RUN = ("computer_call", "local_shell_call", "shell_call", "apply_patch_c
 _STATES = {"completed": OK, "failed": FAILED}
 
 
-IDS = ("call_id", "callId", "toolCallId", "toolUseId", "tool_call_id", "tool_use_id", "id")
+IDS = ("call_id", "callId", "toolCallId", "toolUseId", "tool_call_id", "tool_use_id", "toolUseID", "id",
+       "request_id")  # fmt: skip
 TOOLS = ("toolName", "tool_name", "name")
 
 

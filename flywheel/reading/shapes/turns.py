@@ -30,7 +30,7 @@ ITEM_KINDS = ("message", "reasoning", *CALL_KINDS, *RESULT_KINDS)
 _SDK_KINDS = ("text", "json", "content", "error-text", "error-json", "execution-denied")
 _CALLS = ("functionCall", "function_call", "toolUse", "tool_call")  # what an untyped part is called by
 _SIGNATURES = {"thought_signature", "thoughtSignature"}
-_RESULTS = ("functionResponse", "function_response", "toolResult")
+_RESULTS = ("functionResponse", "function_response", "toolResult", "tool_call_result")
 _ANSWERED = ("output", "result")  # what only a result of the AI SDK has
 _EXTENSIONS_AI = "Microsoft.Extensions.AI."  # whose parts are named by class, or by `$type`
 _CLASSES = {
@@ -303,6 +303,12 @@ def _is_sdk_call(part: Mapping[str, Any]) -> bool:
     return named and "toolCallId" in part and part.keys().isdisjoint(_ANSWERED)
 
 
+def has_untyped_parts(items: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether messages have parts with neither a type nor a text, as Gemini, Bedrock and Haystack write calls."""
+    parts = (as_dict(part) for item in items for part in as_list(item.get("content")))
+    return any(part.keys().isdisjoint(("type", "text")) for part in parts if part)
+
+
 def _is_hidden(part: Mapping[str, Any]) -> bool:
     approval = str(part.get("type")).startswith("tool-approval-")
     return approval or part.get("visible") is False or (bool(part) and part.keys() <= _SIGNATURES)
@@ -372,7 +378,7 @@ def call_of(value: Any) -> Any:
     return {
         "id": _call_id(item),
         "name": f"{plugin}-{known}" if plugin and known and "-" not in known else known,
-        "arguments": first(item, ("arguments", "args", "input", "tool_kwargs", "parameters")),
+        "arguments": first(item, ("arguments", "args", "input", "tool_kwargs", "parameters", "params_as_json")),
     }
 
 
@@ -384,7 +390,8 @@ def _call_id(item: Mapping[str, Any]) -> Any:
 
 def result_of(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return a result as a typed part."""
-    value = first(item, ("output", "result", "response", "content", "toolResult"))
+    item = {**item, **as_dict(item.get("origin")), **as_dict(item.get("run"))}  # Haystack's call, Amp's result
+    value = first(item, ("output", "result", "response", "content", "toolResult", "result_value", "tool_return"))
     wrapped = as_dict(embedded(value))
     if wrapped.get("type") in RESULT_KINDS and "result" in wrapped:  # Microsoft's framework logs its own object as text
         value = wrapped["result"]

@@ -77,7 +77,7 @@ def _copied(event: Event, record: Mapping[str, Any]) -> Event:
 def _is_message(record: Any) -> bool:
     """Whether it is a line of talk: a session's with its place in the tree, or one of the stream."""
     fields = as_dict(record)
-    message = fields.get("type") in _TOLD and isinstance(fields.get("message"), dict)
+    message = fields.get("type") in _TOLD and "content" in as_dict(fields.get("message"))
     session = "sessionId" in fields and "parentUuid" in fields
     stream = "session_id" in fields and "parent_tool_use_id" in fields
     return message and (session or stream)
@@ -88,7 +88,11 @@ def _is_bookkeeping(record: Any) -> bool:
     kind = fields.get("type")
     stream = kind in ("system", "result") and "session_id" in fields
     named = _BOOKKEEPING.get(kind) if isinstance(kind, str) else None
-    return stream or (named is not None and named in fields) or ("sessionId" in fields and "parentUuid" in fields)
+    return (
+        stream
+        or (named is not None and named in fields)
+        or (kind not in _TOLD and "sessionId" in fields and "parentUuid" in fields)
+    )
 
 
 def _book(sample: Sample) -> float:

@@ -54,9 +54,11 @@ def _from_path(path: PurePath) -> Mapping[str, str]:
 
 
 def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
-    """Yield the events of one message."""
+    """Yield the events of one message; a thought apart from its answer makes no step."""
+    if record.get("type") == "reasoning" and "role" not in record:
+        return
     if speaks(record) is None:
-        if {"content", "parts"} & record.keys():
+        if {"content", "parts"} & (record.keys() | as_dict(record.get("message")).keys()):
             raise BadRecordError("bad_record", "a message without a known role")
         return
     source = source_of(as_dict(embedded(record.get("metadata"))), record)
@@ -78,7 +80,7 @@ def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
 
 
 FILES = reader(
-    "message_files", 1, "files that are one chat, a message a record", sniff=_file_share, read=_read,
+    "message_files", 2, "files that are one chat, a message a record", sniff=_file_share, read=_read,
     from_path=_from_path,
 )  # fmt: skip
-ROWS = reader("message_rows", 1, "tables of messages that name their chats", sniff=_rows_share, read=_read)
+ROWS = reader("message_rows", 2, "tables of messages that name their chats", sniff=_rows_share, read=_read)

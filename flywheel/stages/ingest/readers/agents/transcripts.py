@@ -13,7 +13,7 @@ from typing import Any
 from flywheel.extensions import Sample
 from flywheel.reading.events import Event, attempt_of, source_of
 from flywheel.reading.feedback import judgements
-from flywheel.reading.messages import Message, messages
+from flywheel.reading.messages import Message, flat_text, messages
 from flywheel.reading.reader import reader
 from flywheel.reading.rollout import Rollout, rollout_events
 from flywheel.reading.shapes import schemas
@@ -37,10 +37,12 @@ Facts = dict[int, dict[str, Any]]
 def _chats(record: Any) -> list[_Chat]:
     """Return the chats of a record, each with its name among several, else ''."""
     outer = as_dict(record)
+    if acted := _acted(outer):
+        return [("", acted)]
     for place in (outer, *(as_dict(embedded(outer[name])) for name in _HOLDERS if outer.get(name))):
         for name in _LISTS:
             if isinstance(place.get(name), list | str) and is_chat(items := embedded(place[name])):
-                return [("", items)]
+                return [("", _as_asked(items, outer))]
     if outer.get("object") == "list" and is_chat(outer.get("data")):  # a page of a thread, the newest first
         items = [as_dict(item) for item in outer["data"]]
         return [("", sorted(items, key=lambda item: str(when(item.get("created_at")))))]
@@ -48,6 +50,49 @@ def _chats(record: Any) -> list[_Chat]:
         return [("", path)]
     store = as_dict(outer.get("store"))
     return [(name, items) for name, items in store.items() if is_chat(items)]
+
+
+def _acted(outer: Mapping[str, Any]) -> list[Any]:
+    """Return the messages in a question, an answer, and the actions in between, each with what was observed."""
+    places = (outer, *(as_dict(embedded(outer.get(name))) for name in ("output", "outputs")))
+    steps = next((made for place in places if (made := as_list(embedded(place.get("intermediate_steps"))))), [])
+    if not steps or not all(isinstance(step, list) and "tool" in as_dict(step[0]) for step in steps if step):
+        return []
+    question = next(
+        (as_dict(embedded(outer.get(name))) or outer for name in ("inputs", "input") if name in outer), outer
+    )
+    items: list[Any] = [{"role": "user", "content": flat_text(first(question, ("input", "question", "query")))}]
+    for n, (action, seen) in enumerate((as_dict(step[0]), step[-1]) for step in steps if step):
+        call = {"id": f"step_{n}", "name": action["tool"], "arguments": _given(action.get("tool_input"))}
+        log = text(action.get("log"))  # LangChain's own words, where the model called a tool without any
+        words = None if log and log.lstrip().startswith("Invoking: ") else log
+        items.append({"role": "assistant", "content": words, "tool_calls": [call]})
+        items.append({"role": "tool", "tool_call_id": f"step_{n}", "content": flat_text(seen)})
+    answer = next((first(place, ("output", "answer", "result")) for place in reversed(places) if place), None)
+    return [*items, {"role": "assistant", "content": flat_text(answer)}] if answer is not None else items
+
+
+def _given(value: Any) -> Any:
+    """Return a tool's input; a text alone is the input of a tool that has one."""
+    return {"input": value} if isinstance(value, str) and not isinstance(embedded(value), dict) else value
+
+
+def _as_asked(items: list[Any], outer: Mapping[str, Any]) -> list[Any]:
+    """Return a chat of AG2, which names the roles as the one who asked saw them, with the agent as the assistant.
+
+    There the first speaker's words are the `assistant`'s and the answers the `user`'s; only calls are always the
+    agent's.
+    """
+    spoken = [as_dict(item) for item in items]
+    asker = text(spoken[0].get("name")) if spoken and spoken[0].get("role") == "assistant" else None
+    agents = {message.get("name") for message in spoken if message.get("tool_calls")}
+    answers = [message for message in spoken if message.get("role") == "user" and message.get("name") != asker]
+    if asker is None or asker in agents or not answers:
+        return items
+    if "human_input" not in outer and not agents & {message.get("name") for message in answers}:
+        return items
+    talk = ("assistant", "user")
+    return [{**m, "role": talk[m.get("name") == asker]} if m.get("role") in talk else m for m in spoken]
 
 
 def _path(outer: Mapping[str, Any]) -> list[Any]:
@@ -66,8 +111,9 @@ def _read(record: Mapping[str, Any]) -> Iterator[Event]:
     """Yield the events of a record's chats."""
     for name, items in _chats(record):
         history, facts = _with_results(*chat(items))
-        if text(record.get("system")) and not any(message["role"] == "system" for message in history):
-            history.insert(0, {"role": "system", "content": record["system"]})
+        prompt = flat_text(as_list(record.get("system")) or text(record.get("system")))
+        if prompt and not any(message["role"] == "system" for message in history):
+            history.insert(0, {"role": "system", "content": prompt})
             facts = {position + 1: told for position, told in facts.items()}
         places = [as_dict(embedded(record.get(place))) for place in _NAMING]
         source = source_of(*places, as_dict(places[2].get("configurable")), record, as_dict(items[-1]))
@@ -144,7 +190,7 @@ def _sniff(sample: Sample) -> float:
 
 READER = reader(
     "transcripts",
-    1,
+    2,
     "chats of any program, one a record",
     sniff=_sniff,
     needs=_is_any,

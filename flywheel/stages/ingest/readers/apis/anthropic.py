@@ -15,6 +15,7 @@ from flywheel.reading.feedback import judgements
 from flywheel.reading.messages import tool_schemas
 from flywheel.reading.pairs import Pair, pair_of
 from flywheel.reading.reader import reader
+from flywheel.reading.shapes.turns import has_untyped_parts
 from flywheel.reading.values import as_dict, as_list, embedded
 from flywheel.stages.ingest.readers.apis._dialects.calls import call_events
 from flywheel.stages.ingest.readers.apis._dialects.claude import CLAUDE, claude_history, is_message
@@ -51,6 +52,8 @@ def _is_transcript(record: Any) -> bool:
     outer = pair.request if "said" in pair.response else as_dict(record)
     items = as_list(outer.get("messages"))
     if not items or not all(as_dict(m).get("role") in ("user", "assistant") for m in items):
+        return False
+    if has_untyped_parts(items):
         return False
     parts = (p for m in items for p in as_list(m.get("content")))
     return "system" in outer or any(as_dict(p).get("type") in _TELLING for p in parts)

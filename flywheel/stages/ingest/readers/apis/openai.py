@@ -15,6 +15,7 @@ from flywheel.reading.feedback import judgements
 from flywheel.reading.messages import Message, messages, name_results, tool_schemas
 from flywheel.reading.pairs import Pair, ends_answered, pair_of
 from flywheel.reading.reader import reader
+from flywheel.reading.shapes.turns import has_untyped_parts
 from flywheel.reading.streams import is_chunk
 from flywheel.reading.values import as_dict, as_list, embedded, ident, number
 from flywheel.stages.ingest.readers.apis._dialects.calls import call_events
@@ -74,7 +75,7 @@ def _is_transcript(record: Any) -> bool:
     if not items or not all(isinstance(m, dict) and isinstance(m.get("role"), str) for m in items):
         return False
     parts = (p for m in items for p in as_list(m.get("content")))
-    return not any(as_dict(p).get("type") in _BLOCKS for p in parts)
+    return not has_untyped_parts(items) and not any(as_dict(p).get("type") in _BLOCKS for p in parts)
 
 
 def _apart(pair: Pair) -> Iterator[Pair]:
@@ -120,7 +121,7 @@ def _weighed(value: Any) -> tuple[list[Message], set[int]]:
 
 READER = reader(
     "openai",
-    6,
+    7,
     "logs and files of Chat Completions",
     marks=[(0.95, _is_call), (0.9, _is_response), (0.65, _is_said), (0.6, _is_transcript)],
     read=_read,

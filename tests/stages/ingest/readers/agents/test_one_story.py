@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ def told(steps: pl.DataFrame) -> list[tuple[str, str]]:
     story: list[tuple[str, str]] = []
     for seen, done in steps.sort("index").select("observation", "action").iter_rows():
         for message in json.loads(seen):
-            content = message["content"].replace('{"temp":21}', "21").replace('{"temp": 21}', "21")
+            content = re.sub(r'\{"(?:temp|output)": ?"?21"?\}', "21", message["content"])
             story += [(message["role"], content)] if message["role"] != "system" else []
         act = json.loads(done)
         calls = act.get("tool_calls", ())
@@ -36,18 +37,20 @@ def told(steps: pl.DataFrame) -> list[tuple[str, str]]:
 
 def test_every_log_tells_the_story(tmp_path: Path, take: Callable[..., Any]) -> None:
     taken = take(*(one.write(tmp_path) for name in READERS for one in samples()[name]))
-    assert (taken.quarantined.height, dict(taken.ignored)) == (0, {"nothing of an agent in it": 6})
+    assert (taken.quarantined.height, dict(taken.ignored)) == (0, {"nothing of an agent in it": 7})
     episodes, steps = taken.built()
     with_calls = episodes.filter(pl.col("n_tool_calls") > 0)["episode_id"]
     stories = [told(steps.filter(pl.col("episode_id") == one)) for one in with_calls]
-    assert [story for story in stories if story != STORY] == [STORY[:1]]  # smolagents' code is its own tool
-    assert len(stories) == 30
+    unlike = [STORY[:1], [*STORY[:2], STORY[3]]]  # smolagents' code is its own tool; Cursor keeps no results
+    assert sorted((story for story in stories if story != STORY), key=len) == unlike
+    assert len(stories) == 41
     assert set(steps["tool_status"].explode().drop_nulls()) <= {"ok", "unknown"}
     assert not any("malformed" in tag or "orphan" in tag for tags in episodes["tags"] for tag in tags)
     by_name = {row["conversation_id"]: row for row in episodes.to_dicts()}
     counted = {name: (row["input_tokens"], row["output_tokens"]) for name, row in by_name.items()}
     assert (counted["g1"], counted["th1"], counted["ses_1"]) == ((220, 23), (120, 19), (13, 5))
     assert by_name["ses_1"]["cost_usd"] == pytest.approx(0.01)
+    assert {counted[name] for name in ("hay_1", "agno_1", "amp_1", "qwen_1")} == {(100, 16)}
     models = {"gemini-2.5-pro", "gpt-4o-2024-08-06", "claude-sonnet-4", "amazon.nova-pro-v1:0", "llama3.1"}
     assert models <= set(episodes["model"].drop_nulls())
     assert {"i__x-1", "django__django-1"} <= set(taken.events["task_key"].drop_nulls())

@@ -175,6 +175,13 @@ def test_a_text_completion_of_several_prompts_is_several_calls() -> None:
     assert not {"other_choices", "input_tokens"} & set(one["payload"])
 
 
+def test_the_answers_of_dspys_history() -> None:
+    (call,) = read(
+        {"prompt": None, "messages": PAIR["request"]["messages"], "outputs": ["Rome"], "model": "m", "kwargs": {}}
+    )
+    assert (call["payload"]["message"]["content"], call["model"]) == ("Rome", "m")
+
+
 def test_token_ids_that_vllm_writes_as_tokens() -> None:
     logprobs = {"content": [{"token": "token_id:5", "logprob": -1}, {"token": "token_id:6", "logprob": -2}]}
     choice = {"message": {"role": "assistant", "content": "x"}, "logprobs": logprobs}

@@ -274,6 +274,13 @@ def test_a_bare_response() -> None:
         read([])
 
 
+def test_a_rollout_keeps_what_was_asked() -> None:
+    rollout = {"responses_create_params": REQUEST, "response": response(said("x")), "reward": 1.0}
+    call, *_ = READER.read(rollout, 1)
+    assert [m["content"] for m in call["payload"]["input"]] == ["Be kind.", "Where is order 7?"]
+    assert READER.sniff(Sample("x", [rollout])) == 0.97
+
+
 def test_detection() -> None:
     assert READER.sniff(Sample("x", [{"request": REQUEST, "response": response()}, EVENTS[0]])) == 0.97
     assert READER.sniff(Sample("x", [response(said("x"))])) == 0.97
