@@ -118,7 +118,7 @@ STAGES: tuple[Stage, ...] = (
           lambda c: {"rewards": c.rewards.model_dump(include={*_SCALE, "gamma"})}, version=9),
     Stage("pairs", (*_LABELLED, "corrections", "values", "alternatives"), ("pairs",), "task", "pairs",
           lambda c: {"pairs": c.pairs.model_dump(), "rewards": c.rewards.model_dump(include=_SCALE)},
-          lambda c: ("pairs", c.pairs.builders), version=10),
+          lambda c: ("pairs", c.pairs.builders), version=11),
     Stage("groups", _LABELLED, ("groups",), "task", "groups",
           lambda c: {"groups": c.groups.model_dump(), "rewards": c.rewards.model_dump(include=_ADVANTAGE)}, version=5),
     Stage("fixtures", _LABELLED, ("fixtures", "scenarios"), "task", "fixtures",

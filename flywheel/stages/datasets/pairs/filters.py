@@ -32,6 +32,7 @@ TOO_SIMILAR = 0.9
 SAME_RESULT, FEW_WORDS = 0.9, 5  # overlap from which two results are one; words of a result that is one finding
 SHORT_RESULT, LINE_WORDS = 600, 3  # characters of a result that is a verdict; words of a line that is a message
 FOREIGN_WORDS, LONG_WORD = 3, 5  # foreign words, and their letters, that make a text one about something else
+_SHOWN_BY_RESULT = frozenset({CHEAPER, "retry_fixed"})  # builders whose evidence is what a call gave
 EPSILON = 1e-9  # margins are differences of floats; a pair exactly at the threshold stays
 
 _SAYS_NOTHING = re.compile(
@@ -309,6 +310,18 @@ def _no_error(pair: Pair, facts: Facts) -> bool:
     return not any(word.isalpha() for word in set(failed.split()) - set(result.split()))
 
 
+def _nothing_shown(pair: Pair, facts: Facts) -> bool:
+    """Whether a fix or a cheaper way gave nothing back: then its result shows no more than that it ran.
+
+    What is checked afterwards passes as well where there was nothing to find or to do. Tools that change something by
+    name may be silent.
+    """
+    calls = calls_of(message_of(pair, "chosen"))
+    if pair["builder"] not in _SHOWN_BY_RESULT or not calls or any(changes(call["name"]) for call in calls):
+        return False
+    return not plain_words(facts.results(key_of(pair, "chosen"))).strip()
+
+
 def _not_grounded(pair: Pair, facts: Facts) -> bool:
     chosen, rejected = (message_of(pair, side) for side in ("chosen", "rejected"))
     own = facts.prompt(key_of(pair, "chosen")) or "[]"
@@ -427,6 +440,7 @@ FILTERS: tuple[tuple[str, Callable[[Pair, Facts], bool]], ...] = (
     ("tried again", _tried_again),
     ("other environment", _other_environment),
     ("no detour", _no_detour),
+    ("nothing shown", _nothing_shown),
     ("against credit", _against_credit),
     ("too few users", _few_users),
     ("fragile", _fragile),
