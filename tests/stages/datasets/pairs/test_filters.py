@@ -224,9 +224,22 @@ def test_to_silence_an_error_mends_nothing(frames: Make, fixed: str, *, kept: bo
     assert run(frames([made]))[1].get("kept", 0) == int(kept)
 
 
+@pytest.mark.parametrize(
+    ("tool", "result", "kept"), [("sql", "", False), ("sql", "[]", False), ("sql", "0", True), ("rename", "", True)]
+)
+def test_a_fix_that_gives_nothing_shows_only_that_it_ran(frames: Make, tool: str, result: str, *, kept: bool) -> None:
+    made = retry("e", "no column revenue", "SELECT region FROM sales")
+    made["steps"][1]["result"] = result
+    for step in made["steps"][:2]:
+        step["call"] = (tool, step["call"][1])
+    made["tools"] = canonical_json([{"name": name} for name in ("sql", "rename")])
+    counts = run(frames([made]))[1]
+    assert (counts.get("kept", 0), counts.get("retry_fixed: nothing shown", 0)) == (int(kept), int(not kept))
+
+
 def test_a_search_that_finds_nothing_is_no_error(frames: Make) -> None:
     made = retry("e", "<code>1</code>", "SELECT region FROM sales")
-    made["steps"] = [*made["steps"][:1], {**made["steps"][1], "result": "<code>0</code> West"}, {"say": "done"}]
+    made["steps"][1]["result"] = "<code>0</code> West"
     assert run(frames([made]))[1].get("retry_fixed: no error") == 1
 
 
@@ -264,7 +277,8 @@ def retry(name: str, error: str, fixed: str, p: float = 0.95) -> dict[str, Any]:
     steps = [
         {"user": "total by region of table sales", "call": ("sql", {"q": "SELECT revenue"}), "status": "failed",
          "result": error},
-        {"call": ("sql", {"q": fixed})},
+        {"call": ("sql", {"q": fixed}), "result": "West 5"},
+        {"say": "done"},
     ]  # fmt: skip
     return {"id": name, "p": p, "steps": steps, "tools": TOOLS, "task": name}
 
