@@ -23,7 +23,7 @@ _ENVELOPES = (
     ("body", "response"),
     ("responses_create_params", "response"),
 )
-_ANSWERS = ("response", "completion", "output")
+_ANSWERS = ("response", "completion", "output", "original_response")  # the last is LiteLLM's debug file
 _API = {
     "choices",
     "object",

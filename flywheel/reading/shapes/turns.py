@@ -22,7 +22,7 @@ Turn = dict[str, Any]
 _SPOKEN = ("contents", "content", "parts", "blocks", "items", "text")  # fields that may hold a message's text
 _KNOWN = set(ROLES.values())
 _SAYING = {*_SPOKEN, "tool_calls", "function_call", "function_call_name", "json"}
-_OTHER_CALLS = ("tool_use", "tool_call", "tool-call")
+_OTHER_CALLS = ("tool_use", "tool_call", "tool-call", "toolCall")
 _OTHER_RESULTS = ("tool_result", "tool-result", "tool_call_response", "function_result")
 CALL_KINDS = (*_OTHER_CALLS, "function_call", "custom_tool_call", "mcp_call")
 RESULT_KINDS = (*_OTHER_RESULTS, "function_call_output", "custom_tool_call_output")
@@ -346,7 +346,12 @@ def _untyped(part: Mapping[str, Any], value: Any) -> Any:
     thoughts = as_dict(part.get("reasoningContent")).get("reasoningText")
     if part.get("thought") is True or thoughts:
         return {"type": "thinking", "thinking": flat_text(thoughts) or part.get("text")}
-    if as_dict(first(part, _CALLS)) or ("arguments" in part and "name" in part) or _is_sdk_call(part):
+    if (
+        as_dict(first(part, _CALLS))
+        or {"arguments", "name"} <= part.keys()
+        or _is_bare_call(part)
+        or _is_sdk_call(part)
+    ):
         return {"type": "tool_call", **call_of(part)}
     answered = ("call_id" in part and "content" in part) or (
         "toolCallId" in part and first(part, _ANSWERED) is not None
@@ -359,6 +364,11 @@ def _untyped(part: Mapping[str, Any], value: Any) -> Any:
     if "json" in part and len(part) == 1:
         return flat_text(part["json"]) or ""
     return {"type": _media(part)} if _media(part) else value
+
+
+def _is_bare_call(part: Mapping[str, Any]) -> bool:
+    """Whether a part names a tool and a call without words or a result: its arguments were not logged."""
+    return {"id", "name"} <= part.keys() and part.keys().isdisjoint(("text", "content", "output", "result"))
 
 
 def _media(part: Mapping[str, Any]) -> str | None:

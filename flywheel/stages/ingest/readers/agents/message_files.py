@@ -20,8 +20,8 @@ from flywheel.reading.shapes.chats import chat, speaks
 from flywheel.reading.values import as_dict, embedded, ident
 from flywheel.stages.ingest.readers.apis._dialects.calls import LINE
 
-_OTHERS = 2  # records of a file that may be none: its header, notices
 _CONFIDENCE = 0.6
+_UNKNOWN_CALL = "a tool's call or result in a shape that no reader knows"
 _SPEAKING = {"user", "assistant"}
 
 
@@ -38,7 +38,7 @@ def _share(sample: Sample) -> float:
     roles = [speaks(record) for record in sample.records]
     spoken = [role for role in roles if role is not None]
     others = len(roles) - len(spoken)
-    return _CONFIDENCE if set(spoken) >= _SPEAKING and others <= min(_OTHERS, len(spoken)) else 0.0
+    return _CONFIDENCE if set(spoken) >= _SPEAKING and others <= len(spoken) else 0.0
 
 
 def _named(record: Any) -> str | None:
@@ -60,9 +60,13 @@ def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
     if speaks(record) is None:
         if {"content", "parts"} & (record.keys() | as_dict(record.get("message")).keys()):
             raise BadRecordError("bad_record", "a message without a known role")
+        if "tool" in str(record.get("type")):
+            raise BadRecordError("bad_record", _UNKNOWN_CALL)
         return
     source = source_of(as_dict(embedded(record.get("metadata"))), record)
     history, facts = chat([record])
+    if "tool" in str(record.get("type")) and not any(m.get("tool_calls") or m["role"] == "tool" for m in history):
+        raise BadRecordError("bad_record", _UNKNOWN_CALL)
     rollout = Rollout(
         conversation=source["conversation_id"] or "chat",
         messages=history,

@@ -30,13 +30,21 @@ _NAMING = ("metadata", "checkpoint", "config", "configurable", "info", "session"
 _MODELS = ("model", "model_name", "modelId", "model_id", "chatModelTitle")
 _SHARED = 0.55  # confidence in a list that Chat Completions could have, below `openai`'s
 _OWN = 0.85
+_DEEPEST = 4  # objects around a chat
 _Chat = tuple[str, list[Any]]
 Facts = dict[int, dict[str, Any]]
 
 
 def _chats(record: Any) -> list[_Chat]:
     """Return the chats of a record, each with its name among several, else ''."""
-    outer = as_dict(record)
+    if near := _near(outer := as_dict(record)):
+        return near
+    deep = dict(_deep(outer, "", _DEEPEST))
+    return [(name if len(deep) > 1 else "", items) for name, items in deep.items()]
+
+
+def _near(outer: Mapping[str, Any]) -> list[_Chat]:
+    """Return the chats at the usual places of a record."""
     if acted := _acted(outer):
         return [("", acted)]
     for place in (outer, *(as_dict(embedded(outer[name])) for name in _HOLDERS if outer.get(name))):
@@ -50,6 +58,15 @@ def _chats(record: Any) -> list[_Chat]:
         return [("", path)]
     store = as_dict(outer.get("store"))
     return [(name, items) for name, items in store.items() if is_chat(items)]
+
+
+def _deep(place: Mapping[str, Any], path: str, levels: int) -> Iterator[_Chat]:
+    """Yield the chats in objects within objects, as in AutoGen's states and AgentBench's runs, each with its path."""
+    for name, held in place.items():
+        if name in _LISTS and is_chat(held):
+            yield path, held
+        elif isinstance(held, dict) and levels:
+            yield from _deep(held, f"{path}/{name}".lstrip("/"), levels - 1)
 
 
 def _acted(outer: Mapping[str, Any]) -> list[Any]:
@@ -173,7 +190,7 @@ def _judged(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_own(record: Any) -> bool:
     """Whether a record has a chat that no other reader knows: of another name, or of another shape."""
-    chats = _chats(record)
+    chats = _near(as_dict(record))
     return bool(chats) and not (chats[0][1] == as_dict(record).get("messages") and is_common(chats[0][1]))
 
 

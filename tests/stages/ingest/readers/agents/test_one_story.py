@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from flywheel.extensions import Reader
+from flywheel.extensions import BadRecordError, Reader
 from flywheel.extensions import Sample as Seen
 from tests.stages.ingest.formats import samples
 
@@ -37,13 +37,13 @@ def told(steps: pl.DataFrame) -> list[tuple[str, str]]:
 
 def test_every_log_tells_the_story(tmp_path: Path, take: Callable[..., Any]) -> None:
     taken = take(*(one.write(tmp_path) for name in READERS for one in samples()[name]))
-    assert (taken.quarantined.height, dict(taken.ignored)) == (0, {"nothing of an agent in it": 7})
+    assert (taken.quarantined.height, dict(taken.ignored)) == (0, {"nothing of an agent in it": 10})
     episodes, steps = taken.built()
     with_calls = episodes.filter(pl.col("n_tool_calls") > 0)["episode_id"]
     stories = [told(steps.filter(pl.col("episode_id") == one)) for one in with_calls]
     unlike = [STORY[:1], [*STORY[:2], STORY[3]]]  # smolagents' code is its own tool; Cursor keeps no results
     assert sorted((story for story in stories if story != STORY), key=len) == unlike
-    assert len(stories) == 41
+    assert len(stories) == 43
     assert set(steps["tool_status"].explode().drop_nulls()) <= {"ok", "unknown"}
     assert not any("malformed" in tag or "orphan" in tag for tags in episodes["tags"] for tag in tags)
     by_name = {row["conversation_id"]: row for row in episodes.to_dicts()}
@@ -62,3 +62,14 @@ def test_right_answers_and_tool_logs_are_no_conversations(readers: Mapping[str, 
     gold = Seen("gold.jsonl", [{"input": "2+2", "output": "4", "expected": "4", "model": "m"}] * 3)
     for sample in (oracle, spans, gold):
         assert [name for name in READERS if readers[name].sniff(sample) >= 0.5] == []
+
+
+def test_a_stream_whose_calls_no_reader_knows_is_refused(readers: Mapping[str, Reader]) -> None:
+    call = {
+        "type": "tool_call",
+        "call_id": "c1",
+        "session_id": "s",
+        "tool_call": {"readToolCall": {"args": {"path": "a"}}},
+    }
+    with pytest.raises(BadRecordError, match="a tool's call"):
+        list(readers["message_rows"].read(call, 1))
