@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from flywheel import __version__
 from flywheel.cli.app import hoist_globals
+from flywheel.errors import UsageError
 from flywheel.project import Project
 from flywheel.records import Promotion
 from tests.projects import FLYWHEEL
@@ -81,6 +82,9 @@ def test_an_empty_project(tmp_path: Path) -> None:
     built = "no episodes: all tables are empty\nnext  flywheel ingest LOGS\n"
     assert flywheel("-C", "agent", "build", cwd=tmp_path).stdout == built
     assert flywheel("-C", "agent", "report", cwd=tmp_path).stdout.startswith("agent, no episodes\n")
+    with pytest.raises(UsageError) as refused:
+        Project(tmp_path / "agent").rewards()
+    assert refused.value.hint == "flywheel ingest LOGS, then flywheel build"
 
 
 def test_a_wrong_configuration_names_file_and_line(tmp_path: Path) -> None:

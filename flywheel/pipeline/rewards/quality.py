@@ -42,7 +42,7 @@ def rewards_answer(ctx: Context) -> RewardsAnswer:
     """
     episodes = _episodes(ctx)
     if episodes.is_empty():
-        raise UsageError("there are no returns yet", hint="flywheel build")
+        raise UsageError("there are no returns yet", hint="flywheel ingest LOGS, then flywheel build")
     votes = _votes(ctx).join(episodes.filter(pl.col("basis") != "suspect"), on="episode_id", how="semi")
     table = read_table(ctx.store, "reliability").collect()
     belief = Posterior.read(table)
