@@ -7,7 +7,7 @@ flight numbers, versions and tool-call ids stay as they are, because agents need
 
 from __future__ import annotations
 
-from flywheel.stages.ingest.patterns.beside import ACCOUNT, ANNOUNCED, KEYED, PHONED
+from flywheel.stages.ingest.patterns.beside import ACCOUNT, ANNOUNCED, HARDWARE, KEYED, PHONED
 from flywheel.stages.ingest.patterns.credentials import MARKED, PARTED, SENT
 from flywheel.stages.ingest.patterns.entropy import RANDOM
 from flywheel.stages.ingest.patterns.kinds import GIVEN, PLACEHOLDER, Find, Kind, Scan
@@ -22,5 +22,5 @@ __all__ = ["GIVEN", "KINDS", "PLACED", "PLACEHOLDER", "Find", "Kind", "Scan"]
 # In the order in which they are replaced. Some are found in more than one way: a secret by a mark, by the name next to
 # it, by its entropy.
 KINDS: tuple[Kind | Scan, ...] = (
-    MARKED, PARTED, SENT, PLACED, EMAIL, SPOKEN, IBAN, CARD, PHONE, IP, MAC, SAID, NAMED, ANNOUNCED, ACCOUNT, PHONED, SHAPED, UNNAMED, FISCAL, KEYED, SEED, RANDOM,
+    MARKED, PARTED, SENT, PLACED, EMAIL, SPOKEN, IBAN, CARD, PHONE, IP, MAC, HARDWARE, SAID, NAMED, ANNOUNCED, ACCOUNT, PHONED, SHAPED, UNNAMED, FISCAL, KEYED, SEED, RANDOM,
 )  # fmt: skip

@@ -13,6 +13,7 @@ from functools import partial
 
 from flywheel.stages.ingest.patterns.hints import START, START_OF_SHORT, WORDS
 from flywheel.stages.ingest.patterns.kinds import Find, Scan, digits_of
+from flywheel.stages.ingest.patterns.personal import IBAN_LENGTH
 
 _PHONE_WORDS = (
     r"phone|telephone|telefon|teléfono|telefono|téléphone|telefone|\btel\b|\btél\b|mobile|mobil\b|móv[ei]l"
@@ -92,6 +93,9 @@ def _aba(text: str) -> bool:
     prefix = int(text[:2])
     district = prefix <= 12 or 21 <= prefix <= 32 or 61 <= prefix <= 72 or prefix == 80  # noqa: PLR2004
     return district and sum(int(d) * w for d, w in zip(text, (3, 7, 1) * 3, strict=True)) % 10 == 0
+
+
+_BANKING = frozenset((*IBAN_LENGTH, *"US CA AU NZ JP CN HK SG IN KR TW TH MY PH ID VN MX AR CL CO PE ZA NG KE MA".split()))
 
 
 # What countries call the number of a person, a taxpayer or an insured: the words in any case, short ones as written.
@@ -180,7 +184,7 @@ _NUMBERS = (
     _Number(
         "national_id",
         r"\bpan\b|permanent account|income tax",
-        r"[A-Z]{3}[PCHFATBLJG][A-Z][0-9]{4}[A-Z]",
+        r"[A-Z]{3}[PCHFATBLJG][A-Z][ -]?[0-9]{4}[ -]?[A-Z]",
         bool,
         ("pan", "permanent", "income"),
     ),
@@ -216,18 +220,32 @@ _NUMBERS = (
     _Number(
         "account",
         r"bank[ _-]?(?:account|acct)|account[ _-]?(?:number|no)\b(?=[^\n]{0,60}(?:routing|bank|sort code|iban"
-        r"|bic|swift))|kontonummer|konto-?nr|\bkto\b|checking account|savings account|sort[ _-]?code|\ba/c no|\bclabe\b(?: interbancaria)?"
+        r"|bic|swift))|kontonummer|konto-?nr|\bkto\b|\bacct\.? (?:no|number|nr)\b|checking account|savings account|sort[ _-]?code|\ba/c no|\bclabe\b(?: interbancaria)?"
         r"|(?:routing|sort code|transit|bank|branch|swift|bic|ifsc)\b[^\n]{0,48}\bacc(?:oun)?t(?: (?:no|number)\b)?|account[ _-]?(?:no|number)\b(?=[^\n]{0,40}\bifsc\b)",
         r"[0-9](?:[ -]?[0-9]){5,17}",
         _has_digits(6),
         ("bank", "account", "konto", "kto", "sort", "a/c", "clabe", "acct"),
     ),
     _Number(
+        "account",
+        r"\bbic\b|\bswift\b(?:[ /_-]?(?:bic|code))?",
+        r"(?-i:[A-Z]{6}[A-Z0-9]{2}(?:[A-Z0-9]{3})?)",
+        lambda text: text[4:6] in _BANKING,
+        ("bic", "swift"),
+    ),
+    _Number(
+        "mac",
+        r"\bmac\b(?:[ _-]?addr(?:ess)?)?|hwaddr|bssid|hardware address",
+        r"[0-9a-fA-F]{12}",
+        lambda text: len(set(text)) > 1 and not text.isalpha(),
+        ("mac", "hwaddr", "bssid", "hardware"),
+    ),
+    _Number(
         "secret",
-        r"(?:private|wallet|secret|eth(?:ereum)?|signing)[ _-]?(?:private[ _-]?)?key|priv(?:ate)?[ _-]?key",
+        r"(?:private|wallet|secret|eth(?:ereum)?|signing)[ _-]?(?:private[ _-]?)?key|priv(?:ate)?[ _-]?key(?:ToAccount|s)?|\baccounts[\"']?\s?[:=]\s?\[",
         r"(?:0x)?[0-9a-fA-F]{64}",
         bool,
-        ("key",),
+        ("key", "accounts"),
     ),
     _Number(
         "secret",
@@ -242,11 +260,12 @@ _GAP = (
     r"|#))?\.?(?:[^0-9A-Za-z\n]|\b(?:is|ist|lautet|no|number|nr|nummer|card|id|for|the|my|of|key|und|and"
     r"|value|token|transit|PAT|login|numéro|número|n°|de|es|é|è|är|er|to|jest)\b|n?\.?[º°]|\\[nrt\"]){0,12}?)"
 )
+_EDGE = r"(?:(?<![^\W_])(?=[^\W_])|(?<=[^\W_])(?![^\W_]))"  # of a word; `_` parts words
 _PATTERNS = tuple(
     (
         number,
         re.compile(
-            rf"(?:(?i:{number.words}))(?i:{_GAP})(?<![0-9A-Za-z])(?P<value>{number.shape})(?![0-9A-Za-z]|[.-][0-9])"
+            rf"(?:(?i:{number.words.replace(chr(92) + 'b', _EDGE)}))(?i:{_GAP})(?<![0-9A-Za-z])(?P<value>{number.shape})(?![0-9A-Za-z]|[.-][0-9])"
         ),
     )
     for number in _NUMBERS
@@ -301,7 +320,7 @@ def numbers(kind: str, text: str, name: str) -> Iterator[Find]:
 
 def _normal(number: _Number, text: str) -> str:
     return (
-        text.lower().removeprefix("0x") if number.kind == "secret" else "".join(c for c in text.upper() if c.isalnum())
+        text.lower().removeprefix("0x") if number.kind in ("secret", "mac") else "".join(c for c in text.upper() if c.isalnum())
     )
 
 
@@ -323,13 +342,19 @@ ANNOUNCED = Scan("national_id", _TRIGGER_IDS, partial(numbers, "national_id"), h
 ACCOUNT = Scan(
     "account",
     rf"(?i:routing|{START_OF_SHORT}(?:aba|rtn)[^a-z0-9]|transit n|kontonummer|konto-?nr|kto[^a-z]|account|a/c no|clabe|acct"
-    rf"|sort.?code).{{0,40}}[0-9]{{2}}",
+    rf"|sort.?code).{{0,40}}[0-9]{{2}}|{START_OF_SHORT}(?i:bic|swift)[^a-z].{{0,16}}[A-Z]{{6}}[A-Z0-9]{{2}}",
     partial(numbers, "account"),
+    hint=WORDS,
+)
+HARDWARE = Scan(
+    "mac",
+    rf"(?i:{START_OF_SHORT}mac[^a-z0-9]|mac[_ -]?addr|hwaddr|bssid|hardware addr).{{0,16}}[0-9a-fA-F]{{12}}",
+    partial(numbers, "mac"),
     hint=WORDS,
 )
 KEYED = Scan(
     "secret",
-    r"(?i:private|wallet|secret|eth|sign|priv)[a-z]{0,12}.{0,24}[0-9a-fA-F]{64}|[a-z2-7]{52}",
+    r"(?i:private|wallet|secret|eth|sign|priv|accounts)[a-z]{0,12}.{0,24}[0-9a-fA-F]{64}|[a-z2-7]{52}",
     partial(numbers, "secret"),
     hint=WORDS,
 )

@@ -30,7 +30,7 @@ _TYPED = r"""
   | (?P<typed>[a-z][a-z0-9]{1,9}(?:_[a-z]{2,9}){0,2}_)(?P<tail3>[A-Za-z0-9]{28,})(?![A-Za-z0-9_-])
 """
 _FORMS = "|".join(form.pattern.replace("#", "[#]") for form in forms())
-_MARK = re.compile(rf"(?<![A-Za-z0-9])(?:{_PARTS_OF_KEYS}|{_FORMS}|{_TYPED})", re.VERBOSE)
+_MARK = re.compile(rf"(?:(?<![A-Za-z0-9])|(?<=/bot)(?=[0-9]{{8}}))(?:{_PARTS_OF_KEYS}|{_FORMS}|{_TYPED})", re.VERBOSE)
 _RUN = re.compile(r"[^\s\"'<>\\`]{14,}")
 # Only keys of these may have no digit: of AWS and of Hugging Face.
 _LETTERS = r"A(?:KIA|SIA|BIA|CCA|3T)[A-Z]{16,17}(?![A-Za-z])|(?:hf|api_org)_(?=[a-z]*[A-Z])(?=[A-Z]*[a-z])[A-Za-z]{30}"

@@ -129,6 +129,11 @@ _PHRASES = (
     "rar ",
     "net use",
     "key content",
+    "hwaddr",
+    "bssid",
+    "hardware addr",
+    " /p:",
+    "swift",
     "@tcp(",
     "@unix(",
     "user(",
@@ -172,7 +177,7 @@ _PHRASES = (
 )
 # Words that are something else within others.
 _ALONE = (
-    r"pin|cv[vc]2?|sas|tin|dni|nif|nie|nir|cpf|bsn|rrn|dl|pan|itin|ein|mbi|nhs|sin|tfn|rfc|ird|vin|tel|tél|fax|sms|cell"
+    r"pin|cv[vc]2?|sas|tin|dni|nif|nie|nir|cpf|bsn|rrn|dl|pan|itin|ein|mbi|nhs|sin|tfn|rfc|ird|vin|mac|bic|tel|tél|fax|sms|cell"
 )
 _ALONE_AND_SHORT = (
     r"ww|aba|rtn|cnpj|cif|rut|cuit|cuil|c\.c|ahv|avs|svnr|sv-nr|rč|oib|tckn|snils|inn|utr|nas|abn|nric|hkid"

@@ -42,7 +42,8 @@ _PHONE = r"""
   [0-9]{4}(?![\w-]|\.[0-9])
 | (?<![\w.+)-])\((?!(?:19|20)[0-9]{2}\))0?[1-9][0-9]{1,4}\)[ ]?(?:9[ ]?)?[0-9]{3,5}[ -]?[0-9]{3,5}(?![\w-]|\.[0-9])
 | (?<![\w.+/:-])0[1-9][0-9]{1,3}(?P<gap3>[ -])[0-9]{3,4}(?P=gap3)[0-9]{3,4}(?![\w-]|\.[0-9]|[ ][0-9])
-| (?<![\w.+/:-])0[67](?P<gap4>[.-])[0-9]{2}(?:(?P=gap4)[0-9]{2}){3}(?![\w-]|\.[0-9])
+| (?<![\w.+/:-])0[1-9](?P<gap4>[.-])[0-9]{2}(?:(?P=gap4)[0-9]{2}){3}(?![\w-]|\.[0-9])
+| (?<![\w.+/:-])(?<![0-9][ ])(?:01[5-7][0-9][ /-][0-9]{7,8}|07[0-9]{3}[ ][0-9]{6}|0[1-9]-[0-9]{4}-[0-9]{4}|0[789]0-[0-9]{4}-[0-9]{4}|1[3-9][0-9](?P<gap5>[ -])[0-9]{4}(?P=gap5)[0-9]{4}|[6-9][0-9]{4}[ ][0-9]{5})(?![\w-]|[.,][0-9]|[ ][0-9])
 | (?<![\w.+/:-])0[1-9](?:[ ][0-9]{2}){4}(?![\w-]|\.[0-9]|[ ][0-9A-Fa-f]{2}\b)
 """
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
@@ -50,7 +51,7 @@ _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 _NO_GROUP = "(?<!::)" + "".join(rf"(?<!\b[0-9A-Fa-f]{{{n}}}:)" for n in range(1, 5))
 _IP = rf"""
   (?<![\w.])(?<![0-9]-)(?:{_OCTET}\.){{3}}{_OCTET}(?!\w|[.-][0-9])
-| (?<![\w.:])::(?i:ffff):(?:(?:{_OCTET}\.){{3}}{_OCTET}|[0-9A-Fa-f]{{1,4}}:[0-9A-Fa-f]{{1,4}})(?![\w:]|\.[0-9])
+| (?<![\w.:])(?:::(?i:ffff):|64:(?i:ff9b)::)(?:(?:{_OCTET}\.){{3}}{_OCTET}|[0-9A-Fa-f]{{1,4}}:[0-9A-Fa-f]{{1,4}})(?![\w:]|\.[0-9])
 | (?:(?<=[A-Za-z]-)|(?<=ec2-)){_OCTET}(?:-{_OCTET}){{3}}(?=[.-][A-Za-z])
 | (?<![\w.-]){_OCTET}(?:-{_OCTET}){{3}}(?=\.[A-Za-z])
 | (?<![\w.]){_NO_GROUP}(?:[0-9A-Fa-f]{{0,4}}:){{2,7}}[0-9A-Fa-f]{{1,4}}(?!\w|:\w)
@@ -91,7 +92,7 @@ _IBAN_LENGTHS = (
     "NL18 NO15 OM23 PK24 PL28 PS29 PT25 QA29 RO24 RS22 RU33 SA24 SC31 SD18 SE24 SI19 SK24 SM27 SO23 ST25 "
     "SV28 TL23 TN24 TR26 UA29 VA22 VG24 XK20 YE30 "
 )
-_IBAN_LENGTH = {entry[:2]: int(entry[2:]) for entry in _IBAN_LENGTHS.split()}
+IBAN_LENGTH = {entry[:2]: int(entry[2:]) for entry in _IBAN_LENGTHS.split()}
 
 
 def _email(match: re.Match[str], _name: str) -> Find | None:
@@ -119,7 +120,7 @@ def _card(match: re.Match[str], _name: str) -> Find | None:
 def _iban(match: re.Match[str], _name: str) -> Find | None:
     """Cut the candidate to its country's length: what follows may be a word in capitals."""
     places = [n for n, c in enumerate(match[0]) if c.isalnum()]
-    length = _IBAN_LENGTH.get(match[0][:2].upper())
+    length = IBAN_LENGTH.get(match[0][:2].upper())
     if length is None or len(places) < length:
         return None
     end = places[length - 1] + 1
@@ -148,8 +149,8 @@ def _ip(match: re.Match[str], name: str) -> Find | None:
         address = ipaddress.ip_address(text)
     except ValueError:
         return None
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        return whole(match, str(address.ipv4_mapped))
+    if isinstance(address, ipaddress.IPv6Address) and (address.ipv4_mapped is not None or address.packed[:12] == _TRANSLATED):
+        return whole(match, str(ipaddress.IPv4Address(address.packed[12:])))
     if isinstance(address, ipaddress.IPv4Address):
         octets = address.packed  # of networks and masks none belongs to a person
         keep = (
@@ -199,13 +200,14 @@ _SAID_AT = re.compile(r"\s*[\[({<]\s*(?:at|@|ät)\s*[\])}>]\s*|\s+(?:at|@|ät|ar
 _SAID_DOT = re.compile(r"\s*[\[({<]\s*(?:dot|\.|punkt|punto|point)\s*[\])}>]\s*|\s+(?:dot|punkt|punto)\s+|_dot_")
 _OF_NOBODY = ("git", "hg", "svn")  # the logins of servers for code
 _QUOTES = "\\\"'"
+_TRANSLATED = bytes.fromhex("0064ff9b").ljust(12, b"\0")  # RFC 6052: an IPv4 host seen through IPv6
 _PRIVATE_NET, _MULTICAST, _NO_HOSTS, _NETWORK = 10, 224, (0, 127), b"\0\0\0"
 _CARDS = r"(?:[^0-9A-Za-z_.+-]|\\[bfnrt])[2-6][0-9]{3}(?:[0-9]{9}|-[0-9]{4}-| {1,3}[0-9]{4} | - |\.[0-9]{4}\.|[ .-][0-9]{6}[ .-])"
 _PHONES = (
-    r"\+[1-9](?:[ ()./-]{0,2}[0-9]){6}|[^0-9A-Za-z_.]00[1-9](?:[ ()./-]?[0-9]){7}|\(0?[1-9][0-9]{1,4}\) ?[0-9]{3}|[^0-9A-Za-z_.]0[1-9][0-9]{1,3}[ -][0-9]{3}"
-    r"|0[1-9] [0-9]{2} [0-9]{2} [0-9]{2} |0[67][.-][0-9]{2}[.-][0-9]{2}[.-][0-9]{2}[.-]|[0-9]\)[ .-]?[0-9]{3}[ .-][0-9]{4}|[0-9]{3}\.[0-9]{3}\.[0-9]{4}|[0-9]{3}-[0-9]{3}-[0-9]{4}"
+    r"\+[1-9](?:[ ()./-]{0,2}[0-9]){6}|01[5-7][0-9][ /-][0-9]{7}|0[0-9]{1,2}-[0-9]{4}-[0-9]{4}|1[3-9][0-9][ -][0-9]{4}[ -][0-9]{4}|[6-9][0-9]{4} [0-9]{5}|[^0-9A-Za-z_.]00[1-9](?:[ ()./-]?[0-9]){7}|\(0?[1-9][0-9]{1,4}\) ?[0-9]{3}|[^0-9A-Za-z_.]0[1-9][0-9]{1,3}[ -][0-9]{3}"
+    r"|0[1-9] [0-9]{2} [0-9]{2} [0-9]{2} |0[1-9][.-][0-9]{2}[.-][0-9]{2}[.-][0-9]{2}[.-]|[0-9]\)[ .-]?[0-9]{3}[ .-][0-9]{4}|[0-9]{3}\.[0-9]{3}\.[0-9]{4}|[0-9]{3}-[0-9]{3}-[0-9]{4}"
 )
-_ADDRESSES = r"[0-9]-[0-9]{1,3}-[0-9]{1,3}-[0-9]{1,3}[.-][A-Za-z]|:[Ff]{4}:|\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]|::|:[0-9A-Fa-f]{1,4}:[0-9A-Fa-f]{1,4}:[0-9A-Fa-f]{1,4}:"
+_ADDRESSES = r"[0-9]-[0-9]{1,3}-[0-9]{1,3}-[0-9]{1,3}[.-][A-Za-z]|:[Ff]{4}:|64:ff9b:|\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]|::|:[0-9A-Fa-f]{1,4}:[0-9A-Fa-f]{1,4}:[0-9A-Fa-f]{1,4}:"
 _MACS = r"[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5}|[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}"
 
 EMAIL = Kind("email", "@", _EMAIL, _email, hint=WORDS)
@@ -219,7 +221,7 @@ SPOKEN = Kind(
 IBAN = Kind(
     "iban",
     r"[A-Z]{2}[0-9]{2}(?:(?: {0,3}|[-./])[A-Z0-9]){11}"
-    rf"|{START_OF_SHORT}(?:{'|'.join(_IBAN_LENGTH).lower()})[0-9]{{2}}(?: {{0,3}}|[-./])(?:[a-z]{{4}}|[0-9]{{4}})(?: {{0,3}}|[-./])[0-9]{{2}}",
+    rf"|{START_OF_SHORT}(?:{'|'.join(IBAN_LENGTH).lower()})[0-9]{{2}}(?: {{0,3}}|[-./])(?:[a-z]{{4}}|[0-9]{{4}})(?: {{0,3}}|[-./])[0-9]{{2}}",
     _IBAN,
     _iban,
     hint=DIGITS,

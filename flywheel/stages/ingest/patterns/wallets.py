@@ -21,6 +21,8 @@ _RUN = re.compile(
 _WORD = re.compile(r"[A-Za-z]{3,8}")
 _ANNOUNCED = re.compile(r"(?i)(?:seed|recovery|mnemonic|backup|wallet|secret|wiederherstellungs)[^\n]{0,60}\Z")
 
+_NAMED = re.compile(r"(?i)seed|mnemonic|recovery")
+
 
 @lru_cache(maxsize=1)
 def _numbers() -> dict[str, int]:
@@ -28,24 +30,29 @@ def _numbers() -> dict[str, int]:
     return {word: n for n, word in enumerate(words)}
 
 
-def seeds(text: str, _name: str) -> Iterator[Find]:
+def seeds(text: str, name: str) -> Iterator[Find]:
     """Yield seed phrases."""
     for run in _RUN.finditer(text):
         words = [
             (match[0].lower(), run.start() + match.start(), run.start() + match.end())
             for match in _WORD.finditer(run[0])
         ]
-        yield from _in(words, text)
+        yield from _in(words, text, announced=_NAMED.search(name) is not None)
 
 
-def _in(words: list[tuple[str, int, int]], text: str) -> Iterator[Find]:
+def _in(words: list[tuple[str, int, int]], text: str, *, announced: bool) -> Iterator[Find]:
     n, known = 0, _numbers()
     while n < len(words):
         length = 0
         while n + length < len(words) and words[n + length][0] in known and length < _COUNTS[0]:
             length += 1
         count = next(
-            (c for c in _COUNTS if c <= length and _counts([w for w, _, _ in words[n : n + c]], text, words[n][1])), 0
+            (
+                c
+                for c in _COUNTS
+                if c <= length and (announced or _counts([w for w, _, _ in words[n : n + c]], text, words[n][1]))
+            ),
+            0,
         )
         if count:
             phrase = words[n : n + count]
