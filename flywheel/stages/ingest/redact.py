@@ -21,7 +21,7 @@ from flywheel.records import is_name
 from flywheel.stages.ingest.allowed import Allowed, denied
 from flywheel.stages.ingest.jsontext import dumps, loads
 from flywheel.stages.ingest.patterns import GIVEN, KINDS, PLACED, Find
-from flywheel.stages.ingest.patterns.coded import BLOBBED, CODED, View, blobs, views
+from flywheel.stages.ingest.patterns.coded import BLOBBED, CODED, View, blobs, escaped_runs, views
 from flywheel.stages.ingest.patterns.near import is_unmistakable
 from flywheel.stages.ingest.patterns.structure import (
     in_columns,
@@ -376,8 +376,10 @@ class Redactor:
                 if (find.start >= _CONTEXT or not view.cut) and not self._allowed.keeps(written, find.value):
                     texts += 1
                     yield start, end, kind.name, find.value
-        if view.blob and not texts and self._placed is not None and (password := login_in(view.text)):
-            yield view.starts[0], view.ends[-1], "secret", password
+        if not texts and self._placed is not None:
+            for start, end in ((0, len(view.text)),) if view.blob else escaped_runs(view):
+                if password := login_in(view.text[start:end]):
+                    yield *view.span(start, end), "secret", password
         if depth < _DEPTH and view.blob:
             for inner in (*views(view.text), *blobs(view.text)):
                 for first, last, kind_name, value in self._in_view(inner, name, depth + 1):

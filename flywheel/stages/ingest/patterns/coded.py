@@ -86,6 +86,8 @@ _BASE85 = re.compile(r"<~(?P<run>[!-u\sz]{10,65536})~>")
 _PACKED = re.compile(r"(?<![A-Za-z0-9+/])(?:H4sI|eJ[wxyz]|eN[a-z]|eA[EF])[A-Za-z0-9+/]{16,65536}={0,2}")
 _UUENCODED = re.compile(r"(?<!\w)begin [0-7]{3} [^\n]{1,255}\n(?P<run>(?:[ -`]{1,62}\n){1,4096}?)[ `]?\n?end")
 _PRINTABLE = 0.9
+_COLON, _UNRESERVED, _WIDE_SIGN = re.compile(":"), re.compile(r"[\w.~!*-]"), re.compile(f"[{_WIDE}]")
+_LONGEST_LOGIN = 320
 _MOST_BLOB, _GZIP = 1 << 16, b"\x1f\x8b\x08"
 
 
@@ -97,10 +99,18 @@ class View(NamedTuple):
     ends: list[int]
     blob: bool = False
     cut: bool = False  # something of the text is before it
+    wide: str | None = None  # the text, where letters in it are written wide
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """Return where characters of the view came from."""
         return self.starts[start], self.ends[end - 1]
+
+    def is_escaped(self, n: int) -> bool:
+        """Whether a character was written in another way, or something unseen is next to it."""
+        after = self.starts[n + 1] if n + 1 < len(self.text) else self.ends[n]
+        before = self.ends[n - 1] if n else self.starts[n]
+        wide = self.wide is not None and _WIDE_SIGN.match(self.wide, self.starts[n]) is not None
+        return wide or self.ends[n] - self.starts[n] > 1 or after != self.ends[n] or before != self.starts[n]
 
 
 def views(text: str) -> Iterator[View]:
@@ -113,7 +123,21 @@ def views(text: str) -> Iterator[View]:
             if decoded is None:
                 break
             view = decoded
-        yield view._replace(cut=start > 0)
+        yield view._replace(cut=start > 0, wide=None if text.isascii() else text)
+
+
+def escaped_runs(view: View) -> Iterator[tuple[int, int]]:
+    """Yield the parts of a view that are written as one: escapes, and what needs none; a colon of theirs is escaped."""
+    for colon in _COLON.finditer(view.text):
+        start, end = colon.span()
+        if not view.is_escaped(start):
+            continue
+        while start and (view.is_escaped(start - 1) or _UNRESERVED.match(view.text, start - 1)):
+            start -= 1
+        while end < len(view.text) and (view.is_escaped(end) or _UNRESERVED.match(view.text, end)):
+            end += 1
+        if end - start <= _LONGEST_LOGIN:
+            yield start, end
 
 
 def blobs(text: str) -> Iterator[View]:

@@ -112,7 +112,7 @@ _NAMED_ONLY = re.compile(
     r"(?:-i?name|install|remove|which|whereis|status|restart|start|stop|reload|grep|man|group|user)\s{1,3}[\"']?\Z"
 )
 _ALL_NAMES = (*_TOOLS, "net", "openssl", "aws", "gh", "echo", "printf", "ConvertTo-SecureString")
-_PLAIN = r"""[^\s"'`|;&,\])]|[,;&|\])](?=[\w!#%*^~.-])"""
+_PLAIN = r"""[^\s"'`|;&,\])]|[,;&|\])](?=[\w!#%*^~.-])|,(?=['"])"""
 _WORDS = re.compile(
     rf"""[ \t]*(?:\\\n[ \t]*)?(?:(?P<quote>["'`])(?P<quoted>[^\n]{{0,2048}}?)(?P=quote)(?=[\s,\])|;&<"'`]|\Z)"""
     rf"""|(?P<bare>(?:{_PLAIN})(?:{_PLAIN}){{0,1024}}(?:"[^"\n]{{1,512}}"|'[^'\n]{{1,512}}')?))"""
@@ -177,6 +177,8 @@ def _of(tool: str, words: list[Word], text: str) -> Iterator[Find]:
         for word in words:
             if mark := _PASS.match(word.text):
                 yield _find(word, mark.end())
+        flags = pairwise(words) if words[0].text == "enc" else ()
+        yield from (_find(after) for word, after in flags if word.text == "-k" and _is_secret(after.text))
     elif tool in ("aws", "gh"):
         yield from _stored(words)
     elif tool in ("echo", "printf"):

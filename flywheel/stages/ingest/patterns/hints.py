@@ -129,6 +129,8 @@ _PHRASES = (
     "rar ",
     "net use",
     "key content",
+    "sqlplus",
+    "kinit",
     "hwaddr",
     "bssid",
     "hardware addr",

@@ -18,7 +18,7 @@ PASSWORD, SECRET, COOKIE, HEADER, PIN, KEY = "password", "secret", "cookie", "he
 _START = r"(?:(?<![A-Za-z0-9])|(?<=[a-z0-9])(?=[A-Z]))"  # of a word, also in camelCase
 _SUFFIX = (
     r"(?:[-_ ]?(?i:[0-9]{1,2}|value|text|plain(?:text)?|raw|confirm(?:ation|ed)?|again|repeat|new|old|current|base"
-    r"|prod(?:uction)?|dev|staging|test|b64|base64|enc(?:oded|rypted)?|str(?:ing)?|env|default|field|input|box))"
+    r"|prod(?:uction)?|dev|staging|test|b64|base64|hex|enc(?:oded|rypted)?|str(?:ing)?|env|default|field|input|box))"
 )
 _GLUED = r"(?:pg|mysql|my|user|admin|root|db|smtp|mail|ftp|ssh|store|key|http|proxy|ansible|become|sudo|login|web|redis|bind|ldap|svc|app|vpn|wifi|sql|tmp)"
 _PASSWORDS = (

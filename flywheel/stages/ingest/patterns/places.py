@@ -32,6 +32,7 @@ from flywheel.stages.ingest.patterns.tables import in_tables
 
 _ESCAPED = re.compile(r"\\+[\"'/`nr]")
 _LETTERS = {"n": "\n", "r": "\r"}
+_QUOTES = str.maketrans("“”„«»‹›「」", '"' * 9)
 # Literals only: a search for these is fast.
 _WORD = re.compile(
     r"passw|assword|pass|psk|sharedkey|shared_key|shared-key|shared key|pwd|pswd|pw\b|\bww\b|kennwort|contrase|senha|wachtwoord|mot de passe|mdp|hasł|haslo|lösenord|парол|şifre|sifre|parola|jelsz|heslo|salasana|adgangskode|passord|密码|密碼|パスワード|비밀번호|clé|secret|token"
@@ -44,11 +45,13 @@ _LONGEST_BEFORE = 48
 _QUOTED = r"""(?:[bfrNuB@$]{0,2})(?P<q>["'`])(?P<quoted>(?:(?!(?P=q))[^\n]){1,512}?)(?P=q)"""
 _BARE = r"""(?P<bare>[^\s"'`<>]{1,512})"""
 _CLOSE = r"""["'`]?\s{0,4}["'`]?[\])]?"""
+# What makes a value of a literal: a string, a secret of a framework, a text's bytes.
+_HOLDER = r"(?:(?:new\s)?(?:[\w.]{0,24}(?:::|\.))?(?:from|of|[Ss]tring|str|b(?:ytes)?|Some|(?:[\w.]{0,24})?(?:Secret|Password|Sensitive)(?:Str(?:ing)?|Bytes|Value)?(?:::new|::from)?|secret|quote(?:_plus)?|encodeURIComponent)|\[\]byte)"
 # After the name: its closing quote or bracket, what assigns, the value. A type may be between (`x: str = "..."`).
 _ASSIGNED = re.compile(
-    rf"{_CLOSE}(?:\[[0-9]{{0,6}}\])?[?!]?[ \t]{{0,16}}(?::[ \t]{{0,4}}[A-Za-z][\w.]{{0,24}}(?:[\[|][^\n=]{{0,24}})?[ \t]{{0,4}}(?==[^=]))?"
+    rf"{_CLOSE}(?:\[[0-9]{{0,6}}\]|\.(?:value|text|textContent|innerText))?[?!]?[ \t]{{0,16}}(?::[ \t]{{0,4}}[A-Za-z][\w.]{{0,24}}(?:[\[|][^\n=]{{0,24}})?[ \t]{{0,4}}(?==[^=]))?"
     rf"(?P<sep>=>|:=|\|\|=|\?\?=|===?|!==?|[:=])[ \t]{{0,16}}(?:\n(?=[ \t]{{0,24}}[\"'`{{]))?[ \t]{{0,24}}(?:[|>][-+]?[ \t]{{0,4}}\n[ \t]{{1,24}})?"
-    rf"(?:&\w{{1,24}}[ ]{{1,4}})?(?:{_QUOTED}|{_BARE})"
+    rf"(?:&\w{{1,24}}[ ]{{1,4}})?(?:(?:{_HOLDER}\(\s{{0,8}}(?:value\s?=\s?)?)?{_QUOTED}|{_BARE})"
 )
 _LISTED = re.compile(rf"""["'`]\s{{0,4}},\s{{0,8}}{_QUOTED}""")
 _MARKUP = re.compile(
@@ -62,8 +65,11 @@ _PAIRED = re.compile(
     rf"""['"`\])]{{0,4}}(?:\s{{0,4}}\{{)?(?:[,;]|\s)[^{{}}<>]{{0,100}}?(?:(?<![\w-])["']?(?i:{_PAIR_NAMES})["']?\s{{0,4}}[:=]|--(?:value|body)[ =]|"""
     rf"""(?:/t[ \t]{{1,4}})?REG_\w{{2,10}}(?:[ \t]{{1,40}}/d)?[ \t])\s{{0,40}}(?:{_QUOTED}|{_BARE})"""
 )
+_VALUE_FIRST = re.compile(
+    rf"(?<![\w-])[\"']?(?:value|val)[\"']?\s{{0,4}}[:=]\s{{0,4}}(?:{_QUOTED}|{_BARE})[,;]?\s{{1,40}}[\"']?(?:name|key|key_name)[\"']?\s{{0,4}}[:=]\s{{0,4}}[\"']?\Z"
+)
 _PART = re.compile(r"""["']?[^\n]{0,80}(?:\n[^\n]{1,120}){0,3}?\n[ \t\r]{0,24}\n[ \t]{0,24}(?P<bare>[^\r\n]{1,512})""")
-_OUTPUT = ("PASS", "pwd")  # what tests and shells print before a colon
+_OUTPUT = ("PASS",)  # what tests print before a colon
 _LOGIN, _SECOND = re.compile(r"(?i)cred(?:ential)?s"), re.compile(r"[ \t]{1,3}[^\s]{5,}")  # a user, then a password
 _CALLED = ("password", "old_password", "db_password", "passwd", "pwdencrypt")
 _SHORT, _LONG, _LONG_HEX = 6, 20, 32
@@ -98,6 +104,9 @@ _CONNECT = re.compile(
     rf"(?:getConnection|connect|login|authenticate|basic_auth|[A-Za-z]{{0,24}}(?:BasicAuth|Credentials?)|auth)\([^()\n]{{0,120}}?[\"'][^\"'\n]{{1,64}}[\"']\s{{0,4}},\s{{0,4}}{_QUOTED}\s{{0,4}}\)"
 )
 _URL = re.compile(r"://(?P<user>[^/\s:@<>\"'`\\]{0,64}):(?P<login>[^\s<>\"'`\\]{2,256})@(?=[\w.\[-]{1,255})")
+_SQLPLUS = re.compile(r"sqlplus\s[^\n]{0,24}?[\w.]{1,40}/\s{0,2}\"?(?P<quoted>[^\s\"@/]{4,64})\s{0,2}\"?@")
+_BRACED = re.compile(r"(?i)(?:pwd|password)\s?=\s?\{(?=[^}]{0,64}[0-9])(?P<quoted>[^{}\s$.()\[\]]{4,128})\}(?=[;\"'\s]|\Z)")
+_SLASHED = re.compile(r"(?<=[ \t])/(?i:pw?|pwd|pass|password):(?P<quoted>[^\s\"'/\\]{4,128})(?=\s|\Z|\")")
 _PGPASS = re.compile(
     r"(?m)^[ ]{0,8}[\w.*-]{1,128}:(?:[0-9]{4,5}|\*):[\w*.-]{1,64}:[\w*.-]{1,64}:(?P<quoted>[^\s:]{4,128})[ \"]{0,8}$"
 )
@@ -112,7 +121,7 @@ _CUT = re.compile(r"[&;,](?=\s|\Z|[\w.% -]{1,40}=)|[)\]}]+[,;.:]*\Z|[)\]}]+[,;)\
 _CODE_AFTER = re.compile(r"\s{0,4}[(\[]|\.\w")
 _SUBSCRIPT = re.compile(r"[A-Za-z_][\w.]*[\[(]")
 _FLAG = re.compile(
-    rf"(?:[ \t]{{1,4}}|[ \t]{{0,4}}\\?\n[ \t]{{1,8}}|=)(?:{_QUOTED}|(?P<bare>[^\s\"'`-][^\s\"'`]{{0,255}}))"
+    rf"(?:[ \t]{{1,4}}|[ \t]{{0,4}}\\?\n[ \t]{{1,8}}|\n[ \t]{{0,24}}-[ ]|=)(?:{_QUOTED}|(?P<bare>[^\s\"'`-][^\s\"'`]{{0,255}}))"
 )
 # After a secret: what it was changed to.
 _REPLACED = re.compile(r"<SECRET_[0-9a-f]{8}>(?=[\"'`]?[ \t])")
@@ -134,7 +143,8 @@ _ENV_BEFORE = re.compile(
 
 
 def flat(text: str) -> str:
-    r"""Return a text of the same length in which `\"` is ` "` and `\n` a space and the end of a line."""
+    r"""Return a text of the same length in which `\"` is ` "`, `„` too, and `\n` a space and the end of a line."""
+    text = text if text.isascii() else text.translate(_QUOTES)
     if "\\" not in text:
         return text
 
@@ -337,6 +347,11 @@ def _pair(text: str, start: int, end: int, kind: str) -> Find | None:
     """`name: NAME, value: VALUE`, in YAML, in objects, in attributes; a field and what is typed into it."""
     if kind == COOKIE:
         return None
+    first = _VALUE_FIRST.search(text, max(0, start - 320), start)
+    if first is not None:
+        group = "quoted" if first["quoted"] is not None else "bare"
+        value = first[group]
+        return _find(value, first.start(group)) if fits(_lax(kind), value, quoted=group == "quoted") else None
     match = _PAIRED.match(text, end)
     if match is None or not re.search(
         r"[:=#(\[.\"'\w -]\s{0,3}[\"'`]?[\w \[\].#=\"'-]{0,24}\Z", text[max(0, start - 30) : start]
@@ -423,6 +438,9 @@ def _alone(text: str, small: str) -> Iterator[Find]:
         (":", _SERVED),
         ("add-mask", _MASKED),
         ("auth", _LOGIN_PAIR),
+        ("sqlplus", _SQLPLUS),
+        ("={", _BRACED),
+        (" /p", _SLASHED),
         ("(", _CONNECT),
     ):
         for match in pattern.finditer(text) if part in small else ():
@@ -439,7 +457,7 @@ _TRIGGER = (
     r"|(?:secret|token|key)[\"'\\]{0,8}(?:\\+n| )[ -]{0,24}[\"'\\]{0,4}value|cv[vc]2?[^a-z]"
     rf"|{START}(?:(?:pin|t?otp)[^a-z]|(?:un)?rar |(?:un)?zip [^\"]*-P|7za? )"
     r"|(?:verifi|tigungs|sicherheits|curit|segurid|time|factor|mfa)[a-zäéóñ]{0,9}[ _-]?(?:code|passc)|c(?:ode|ódigo) (?:de s|de v|[0-9]{4})|[^a-z]tan[^a-z][^0-9]{0,12}[0-9]{4}|tiecode|einmalc|geheimzahl|code[^a-z][^0-9]{0,24}[0-9]{4}|ódigo[^0-9]{0,24}[0-9]{4}|security.?answer|(?:backup|recovery)[ -]codes"
-    r"|curl|sshpass|mysql|mariadb|mycli|redis-cli|ftp[> ]|twine|bcp |rpcclient|hydra|freerdp|winrm|crackmap|nxc |certutil|useradd|adduser|usermod|rabbitmqctl|ldap|smbclient|sqlcmd|mongo|net use|chpasswd|sudo|openssl|lftp|htpasswd"
+    r"|curl|sshpass|mysql|mariadb|mycli|redis-cli|ftp[> ]|twine|bcp |rpcclient|hydra|freerdp|winrm|crackmap|nxc |certutil|useradd|adduser|usermod|rabbitmqctl|ldap|smbclient|sqlcmd|sqlplus|mongo|net use|chpasswd|cryptsetup|kinit| /p:|sudo|openssl|lftp|htpasswd"
     r"|ipmitool|mosquitto|snmp|plink|pscp|psexec|securestring|getconnection)"
     r"|://[^/:@<>\"]*:[^:<>\" ]*@|:(?:543[0-9]|6432|\*):[^:\" ]+:[^:\" ]+:"
     rf"| -[NP][ =][\"']|{LOGINS}|{LINES}"

@@ -28,6 +28,11 @@ _AS = re.compile(
     rf"(?i)(?:use|with|set|enter|type|try|nimm|nutze|verwende|mit)\s{{1,3}}(?:(?P<q>{_QUOTE})(?P<quoted>[^\n]{{3,128}}?){_QUOTE}|(?P<bare>[^\s\"`<>]{{4,256}}))"
     r"\s{1,3}(?:as|for|als)\s{1,3}(?:my|the|your|a|new|das|dein|mein|neues)?\s?(?:[\w-]{1,20}\s){0,2}(?:pass|kennwort|pin\b|secret|token)"
 )
+_TYPED = re.compile(
+    rf"(?i)pass(?:word|wort|code|phrase)|kennwort|contraseñ|mot de passe|senha")
+_TYPED_AFTER = re.compile(
+    rf"(?i)[^\n]{{0,48}}?\b(?:typed|entered|tried|used|using|getippt|eingegeben|tippte|saisi|tapé|escribí|digitei)\s(?:in\s|it\s|as\s)?(?:(?P<q>{_QUOTE})(?P<quoted>[^\n]{{4,64}}?){_QUOTE}|(?P<bare>(?=[^\s]{{0,64}}[0-9])(?=[^\s]{{0,64}}[A-Za-z])[^\s\"`<>()]{{6,64}}))"
+)
 _LOGIN_NEXT = re.compile(
     r"(?i)(?:login|user(?:name)?|account|machine|with|and|und|mit|benutzer\w{0,8}|temporary|new|initial|default|neues|neuem|dem)\W{0,3}(?:\S{1,64}\W{1,4})?(?:the\s|dem\s)?(?:\w{0,12}\s)?\Z"
 )
@@ -83,6 +88,9 @@ def in_sentences(text: str, small: str) -> Iterator[Find]:
         for start, end in windows(words, before, after):
             for match in pattern.finditer(text, start, end):
                 yield from _of(match, netrc=pattern is _NETRC)
+    for word in _TYPED.finditer(text):
+        match = _TYPED_AFTER.match(text, word.end())
+        yield from _of(match, netrc=False) if match else ()
 
 
 def _codes(text: str, small: str) -> Iterator[Find]:
