@@ -8,6 +8,7 @@ import json
 import random
 import re
 import string
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -355,3 +356,66 @@ def test_secrets_are_found_in_uuencode_bytea_characters_and_quoted_lines() -> No
         assert "<SECRET_" in once({"content": f"got {written} back"})["content"], written
     assert "<SECRET_" in once({"content": 'char my_password[25] = "kestrel-Qz81vTy";'})["content"]
     assert once({"content": "number plate: KJZ 654 E"})["content"].startswith("number plate: <NATIONAL_ID_")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "REDIS_PASSWORD=velvet9x",
+        "echo velvet9x | cryptsetup open /dev/sdb x",
+        "lftp -u amber,'velvet9x' sftp://h.example",
+        'sqlplus amber/"velvet9x"@//db.example:1521/ORCL',
+        "tool.exe /user:amber /p:velvet9x /quiet",
+        "openssl enc -aes-256-cbc -k velvet9x -in a",
+        "env:\n- value: velvet9x\n  name: vault_password",
+        "args:\n  - --password\n  - velvet9x\n",
+        "SET PASSWORD FOR 'a'@'%' = 'velvet9x';",
+        "Driver={ODBC};Uid=a;Pwd={velvet9x};",
+        "document.querySelector('#pwd').value = 'velvet9x'",
+        'let db_pass = String::from("velvet9x");',
+        "mot de passe : ‹ velvet9x ›",  # noqa: RUF001 - quotes as people write them
+        "Why wrong password? I typed velvet9x and left",
+    ],
+)
+def test_a_password_is_found_by_its_place_in_each_syntax(text: str) -> None:
+    assert "velvet9x" not in once({"content": text})["content"]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda login: login.replace(":", "%3A").replace("#", "%23"),
+        lambda login: "".join(f"%25{ord(c):02x}" for c in login),
+        lambda login: "".join(f"&#{ord(c)};" for c in login),
+        lambda login: "".join(f"\\u{ord(c):04x}" for c in login),
+        lambda login: "".join(chr(ord(c) + 0xFEE0) for c in login),
+        "\u200b".join,
+    ],
+    ids=["percent", "percent twice", "entities", "escapes", "wide", "joined"],
+)
+def test_a_login_is_found_in_each_escape(write: Callable[[str], str]) -> None:
+    assert once({"content": f"body: {write('amber01:kestrel-Qz81#Ty')} sent"})["content"].startswith("body: <SECRET_")
+
+
+def test_addresses_names_of_parts_and_digests_in_escapes_stay() -> None:
+    for text in (
+        "redirect_uri=http%3A%2F%2Flocalhost%3A8080%2Fcb&aud=urn%3Aietf%3Awg%3Aoauth%3A2.0%3Aoob",
+        "arn%3Aaws%3As3%3A%3A%3Abucket-12 at 2024-01-01T10%3A20%3A30Z",
+        "sha256%3A" + "ab12" * 16,
+        "env:\n- name: A\n  value: x1y2z3w4\n- name: DB_PASSWORD\n  valueFrom: y",
+    ):
+        assert once({"content": text}) == {"content": text}
+
+
+def test_numbers_are_found_next_to_more_of_their_words() -> None:
+    for text, kind in (
+        ("BIC: COBADEFF", "ACCOUNT"),
+        ("mac=dc447693ea69", "MAC"),
+        ("my PAN card number is PCCPA 5031 D", "NATIONAL_ID"),
+        ("{'nhs_number': '7748401136'}", "NATIONAL_ID"),
+        ("connect to 64:ff9b::133.99.92.146 now", "IP"),
+        ("(0171 4971258)", "PHONE"),
+        ("https://api.example/bot9702847218:AA17e2m_WnShiYMVjl-vzhoL0xxhVi8Qx4Z/send", "SECRET"),
+    ):
+        assert f"<{kind}_" in once({"content": text})["content"], text
+    assert once({"content": "Swift PROTOCOL"}) == {"content": "Swift PROTOCOL"}

@@ -95,7 +95,38 @@ def _aba(text: str) -> bool:
     return district and sum(int(d) * w for d, w in zip(text, (3, 7, 1) * 3, strict=True)) % 10 == 0
 
 
-_BANKING = frozenset((*IBAN_LENGTH, *"US CA AU NZ JP CN HK SG IN KR TW TH MY PH ID VN MX AR CL CO PE ZA NG KE MA".split()))
+_BANKING = frozenset(
+    (
+        *IBAN_LENGTH,
+        *[
+            "US",
+            "CA",
+            "AU",
+            "NZ",
+            "JP",
+            "CN",
+            "HK",
+            "SG",
+            "IN",
+            "KR",
+            "TW",
+            "TH",
+            "MY",
+            "PH",
+            "ID",
+            "VN",
+            "MX",
+            "AR",
+            "CL",
+            "CO",
+            "PE",
+            "ZA",
+            "NG",
+            "KE",
+            "MA",
+        ],
+    )
+)
 
 
 # What countries call the number of a person, a taxpayer or an insured: the words in any case, short ones as written.
@@ -320,7 +351,9 @@ def numbers(kind: str, text: str, name: str) -> Iterator[Find]:
 
 def _normal(number: _Number, text: str) -> str:
     return (
-        text.lower().removeprefix("0x") if number.kind in ("secret", "mac") else "".join(c for c in text.upper() if c.isalnum())
+        text.lower().removeprefix("0x")
+        if number.kind in ("secret", "mac")
+        else "".join(c for c in text.upper() if c.isalnum())
     )
 
 

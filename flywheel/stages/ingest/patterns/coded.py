@@ -37,7 +37,7 @@ _ESCAPE = re.compile(
 )
 # The same as polars finds it in JSON: an escape that is more than a space in an address, a character next to another.
 ESCAPED = (
-    r"[0-9]%20[0-9]|%(?:25)*(?:2[1-9A-Fa-f]|[3-7][0-9A-Fa-f]|EF%B[CD])|&(?:#[0-9xX]|[a-z]{2,6};)|\\(?:u[0-9a-fA-F]{2}|x[2-7c-e]|u\{|U0000|00[02-7])"
+    r"%20[0-9+]|%(?:25)*(?:2[1-9A-Fa-f]|[3-7][0-9A-Fa-f]|EF%B[CD])|&(?:#[0-9xX]|[a-z]{2,6};)|\\(?:u[0-9a-fA-F]{2}|x[2-7c-e]|u\{|U0000|00[02-7])"
     rf"|[0-9A-Za-z@._:-][{_ZERO}]|[{_ZERO}][0-9A-Za-z@._:-]|[{_WIDE}{_FOREIGN}]{{2}}|[0-9][{_SPACES}{_DASHES}][0-9A-Za-z]|[A-Za-z][{_SPACES}{_DASHES}][0-9]"
     r"|=[2-7][0-9A-F]=[2-7][0-9A-F]=|=3[AD]|=40|\\[01][0-7][0-7]\\+[01][0-7]|=\\n[^\\ ]|\\[01][0-7][0-7]\\"
 )
@@ -87,7 +87,7 @@ _PACKED = re.compile(r"(?<![A-Za-z0-9+/])(?:H4sI|eJ[wxyz]|eN[a-z]|eA[EF])[A-Za-z
 _UUENCODED = re.compile(r"(?<!\w)begin [0-7]{3} [^\n]{1,255}\n(?P<run>(?:[ -`]{1,62}\n){1,4096}?)[ `]?\n?end")
 _PRINTABLE = 0.9
 _COLON, _UNRESERVED, _WIDE_SIGN = re.compile(":"), re.compile(r"[\w.~!*-]"), re.compile(f"[{_WIDE}]")
-_LONGEST_LOGIN = 320
+_LONGEST_LOGIN, _NO_LOGIN = 320, re.compile(r":[^:]*:|:/|:[0-9a-f]{32}")  # a name of parts, an address, a digest
 _MOST_BLOB, _GZIP = 1 << 16, b"\x1f\x8b\x08"
 
 
@@ -136,7 +136,7 @@ def escaped_runs(view: View) -> Iterator[tuple[int, int]]:
             start -= 1
         while end < len(view.text) and (view.is_escaped(end) or _UNRESERVED.match(view.text, end)):
             end += 1
-        if end - start <= _LONGEST_LOGIN:
+        if end - start <= _LONGEST_LOGIN and not _NO_LOGIN.search(view.text, start, end):
             yield start, end
 
 

@@ -79,7 +79,7 @@ _PARTS = (
     "@ passw assw passphrase passcode passkey storepass keypass kennwort contrase senha wachtwoord hasł"
     " haslo lösenord парол şifre sifre parola jelsz heslo salasana adgangskode passord rootpw codice 密码 密碼 パスワード 비밀번호 securestring decrypt encrypt unprotect tacacs snmp pwd pswd"
     " psk mdp scode código einmalc geheimzahl secret jwt hmac bearer authoriz clave lüssel luessel"
-    " freischalt lizenz credential creds zugangsdaten anmeld apikey api_key api-key accesskey access_key"
+    " freischalt lizenz credential creds zugangsdaten zugangscode anmeld apikey api_key api-key accesskey access_key"
     " access-key authkey auth_key auth-key cookie dsn fernet identified hashpw _hash( crypt( :{plain"
     " :{clear :{sha :{ssha :{crypt :{md5 setuser masterauth !!str <<< pdo btoa client( database("
     # commands and services that take them
@@ -132,6 +132,7 @@ _PHRASES = (
     "sqlplus",
     "kinit",
     "hwaddr",
+    "acct",
     "bssid",
     "hardware addr",
     " /p:",
@@ -178,9 +179,7 @@ _PHRASES = (
     " plate",  # of a template there are many
 )
 # Words that are something else within others.
-_ALONE = (
-    r"pin|cv[vc]2?|sas|tin|dni|nif|nie|nir|cpf|bsn|rrn|dl|pan|itin|ein|mbi|nhs|sin|tfn|rfc|ird|vin|mac|bic|tel|tél|fax|sms|cell"
-)
+_ALONE = r"pin|cv[vc]2?|sas|tin|dni|nif|nie|nir|cpf|bsn|rrn|dl|pan|itin|ein|mbi|nhs|sin|tfn|rfc|ird|vin|mac|bic|tel|tél|fax|sms|cell"
 _ALONE_AND_SHORT = (
     r"ww|aba|rtn|cnpj|cif|rut|cuit|cuil|c\.c|ahv|avs|svnr|sv-nr|rč|oib|tckn|snils|inn|utr|nas|abn|nric|hkid"
     r"|eid|mob|kto|mrn|ohip|taj|cni|sns|rg|nip|regon|niss|insz|ppsn?|cf|c\.f|fnr|nss|nuss|pis|pasep|cnh|cnp|егн|egn|jmbg|uan|umid|nin|bvn|ic|a/c|hp"

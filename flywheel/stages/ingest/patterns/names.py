@@ -46,7 +46,7 @@ _PIN = re.compile(r"[0-9]{3,8}")
 _IS_NOT = re.compile(
     r"(?i)(?:(?:no|max|min|num|pad|eos|bos|unk|sep|cls|mask|special|stop|per|cancel)[_-]?tokens?"
     r"|(?:public|primary|foreign|sort|partition)[_-]?key"
-    r"|pass_?(?:test|rate|count|through)|csrf_?token_?name|.*(?:show|hide|forgot|reset|has|is|use|no|needs?|without|wrong|invalid)[_-]?pass(?:word)?)"
+    r"|pass_?(?:test|rate|count|through)|csrf_?token_?name|(?:.*[^a-z])?(?:show|hide|forgot|reset|has|is|use|no|needs?|without|wrong|invalid)[_-]?pass(?:word)?)"
 )
 
 # What takes the place of a value: references, placeholders, names of types and states.

@@ -32,7 +32,7 @@ from flywheel.stages.ingest.patterns.tables import in_tables
 
 _ESCAPED = re.compile(r"\\+[\"'/`nr]")
 _LETTERS = {"n": "\n", "r": "\r"}
-_QUOTES = str.maketrans("“”„«»‹›「」", '"' * 9)
+_QUOTES = str.maketrans("“”„«»‹›「」", '"' * 9)  # noqa: RUF001 - quotes as people write them
 # Literals only: a search for these is fast.
 _WORD = re.compile(
     r"passw|assword|pass|psk|sharedkey|shared_key|shared-key|shared key|pwd|pswd|pw\b|\bww\b|kennwort|contrase|senha|wachtwoord|mot de passe|mdp|hasł|haslo|lösenord|парол|şifre|sifre|parola|jelsz|heslo|salasana|adgangskode|passord|密码|密碼|パスワード|비밀번호|clé|secret|token"
@@ -50,7 +50,7 @@ _HOLDER = r"(?:(?:new\s)?(?:[\w.]{0,24}(?:::|\.))?(?:from|of|[Ss]tring|str|b(?:y
 # After the name: its closing quote or bracket, what assigns, the value. A type may be between (`x: str = "..."`).
 _ASSIGNED = re.compile(
     rf"{_CLOSE}(?:\[[0-9]{{0,6}}\]|\.(?:value|text|textContent|innerText))?[?!]?[ \t]{{0,16}}(?::[ \t]{{0,4}}[A-Za-z][\w.]{{0,24}}(?:[\[|][^\n=]{{0,24}})?[ \t]{{0,4}}(?==[^=]))?"
-    rf"(?P<sep>=>|:=|\|\|=|\?\?=|===?|!==?|[:=])[ \t]{{0,16}}(?:\n(?=[ \t]{{0,24}}[\"'`{{]))?[ \t]{{0,24}}(?:[|>][-+]?[ \t]{{0,4}}\n[ \t]{{1,24}})?"
+    rf"(?P<sep>=>|:=|\|\|=?|\?\?=?|===?|!==?|[:=]|or(?=[ ][\"']))[ \t]{{0,16}}(?:\n(?=[ \t]{{0,24}}[\"'`{{]))?[ \t]{{0,24}}(?:[|>][-+]?[ \t]{{0,4}}\n[ \t]{{1,24}})?"
     rf"(?:&\w{{1,24}}[ ]{{1,4}})?(?:(?:{_HOLDER}\(\s{{0,8}}(?:value\s?=\s?)?)?{_QUOTED}|{_BARE})"
 )
 _LISTED = re.compile(rf"""["'`]\s{{0,4}},\s{{0,8}}{_QUOTED}""")
@@ -66,7 +66,7 @@ _PAIRED = re.compile(
     rf"""(?:/t[ \t]{{1,4}})?REG_\w{{2,10}}(?:[ \t]{{1,40}}/d)?[ \t])\s{{0,40}}(?:{_QUOTED}|{_BARE})"""
 )
 _VALUE_FIRST = re.compile(
-    rf"(?<![\w-])[\"']?(?:value|val)[\"']?\s{{0,4}}[:=]\s{{0,4}}(?:{_QUOTED}|{_BARE})[,;]?\s{{1,40}}[\"']?(?:name|key|key_name)[\"']?\s{{0,4}}[:=]\s{{0,4}}[\"']?\Z"
+    rf"(?:[{{(-]|<\w{{1,24}})\s{{0,12}}[\"']?(?:value|val)[\"']?\s{{0,4}}[:=]\s{{0,4}}(?:{_QUOTED}|{_BARE})[,;]?\s{{1,40}}[\"']?(?:name|key|key_name)[\"']?\s{{0,4}}[:=]\s{{0,4}}[\"']?\Z"
 )
 _PART = re.compile(r"""["']?[^\n]{0,80}(?:\n[^\n]{1,120}){0,3}?\n[ \t\r]{0,24}\n[ \t]{0,24}(?P<bare>[^\r\n]{1,512})""")
 _OUTPUT = ("PASS",)  # what tests print before a colon
@@ -81,6 +81,7 @@ _PHRASE_NEXT = re.compile(rf"[ \t]{{1,4}}[\"']?{_QUOTED}")
 _PROSE_NEXT = re.compile(
     r"(?i)[a-z]+(?:-[a-z]+){1,2}|[0-9]+[a-z]{0,3}|[a-z]+[0-9]{1,2}|[0-9]+[-x][a-z0-9]+|[\w.-]+@.*|sha-?[0-9]+.*|[a-z]+\.[a-z]+(?:\.[a-z]+)*"
 )
+_SETS = re.compile(r"(?:ENV|ARG|setenv|set -[a-zU]{1,3})[ \t]{1,4}\Z")  # a variable, then its value
 _SENT_AFTER = re.compile(rf"[^\n]{{0,24}}\n?[^\n]{{0,24}}?send(?:line)?\s{{0,2}}\(?\s?(?:--\s)?{_QUOTED}")
 _PROTOCOL = re.compile(
     r"(?m)^[^\w\n]{0,6}(?:(?:ftp> ?)?user\s\S{1,64}|(?:\w{1,8}\s)?LOGIN\s\S{1,64}|AUTH|PASS|requirepass|masterauth|auth-user-pass:?\s{1,4}\S{1,64})[ ]{1,3}\"?(?P<quoted>[^\s\"']{4,128})[ \"]{0,6}$"
@@ -105,7 +106,10 @@ _CONNECT = re.compile(
 )
 _URL = re.compile(r"://(?P<user>[^/\s:@<>\"'`\\]{0,64}):(?P<login>[^\s<>\"'`\\]{2,256})@(?=[\w.\[-]{1,255})")
 _SQLPLUS = re.compile(r"sqlplus\s[^\n]{0,24}?[\w.]{1,40}/\s{0,2}\"?(?P<quoted>[^\s\"@/]{4,64})\s{0,2}\"?@")
-_BRACED = re.compile(r"(?i)(?:pwd|password)\s?=\s?\{(?=[^}]{0,64}[0-9])(?P<quoted>[^{}\s$.()\[\]]{4,128})\}(?=[;\"'\s]|\Z)")
+_SET = re.compile(rf"(?i:set\s{{1,8}}password\s{{1,8}}for\s{{1,8}}[^\s;]{{1,128}}\s{{0,8}}=\s{{0,8}}){_QUOTED}")
+_BRACED = re.compile(
+    r"(?i)(?:pwd|password)\s?=\s?\{(?=[^}]{0,64}[0-9])(?P<quoted>[^{}\s$.()\[\]]{4,128})\}(?=[;\"'\s]|\Z)"
+)
 _SLASHED = re.compile(r"(?<=[ \t])/(?i:pw?|pwd|pass|password):(?P<quoted>[^\s\"'/\\]{4,128})(?=\s|\Z|\")")
 _PGPASS = re.compile(
     r"(?m)^[ ]{0,8}[\w.*-]{1,128}:(?:[0-9]{4,5}|\*):[\w*.-]{1,64}:[\w*.-]{1,64}:(?P<quoted>[^\s:]{4,128})[ \"]{0,8}$"
@@ -271,7 +275,9 @@ def _is_code(text: str, start: int, match: re.Match[str], *, closed: bool, end: 
     """Whether a bare value is a name in code: an argument, an attribute, what is called or compared."""
     if _CODE_AFTER.match(text, end):
         return True
-    if match["sep"] in ("==", "===", ":=", "=>", "||=", "??=") or _SUBSCRIPT.match(text, match.start("bare")):
+    if match["sep"] in ("==", "===", ":=", "=>", "||=", "??=", "||", "??", "or") or _SUBSCRIPT.match(
+        text, match.start("bare")
+    ):
         return True
     spaced = text[match.end("sep") : match.end("sep") + 1] == " " and match["sep"] == "="
     return ((closed or spaced) and not _ENV_BEFORE.search(text[max(0, start - 48) : start])) or text[
@@ -402,7 +408,7 @@ def _statement(text: str, start: int, end: int, kind: str) -> Find | None:
     )
 
 
-def _next(text: str, _start: int, end: int, kind: str) -> Find | None:
+def _next(text: str, start: int, end: int, kind: str) -> Find | None:
     """`set NAME VALUE`, `password VALUE`; what is sent after a prompt. The value must not read as a word."""
     sent = _SENT_AFTER.match(text, end)
     if sent is not None and fits(PASSWORD, sent["quoted"], quoted=True):
@@ -418,6 +424,8 @@ def _next(text: str, _start: int, end: int, kind: str) -> Find | None:
     value = match["bare"].rstrip(".,;:)]}!?" if not any(c.isdigit() for c in match["bare"]) else ".,;:)]}")
     strong = any(c.isdigit() for c in value) and any(c.isalpha() for c in value)
     enough = len(value) >= (_SHORT if kind == PASSWORD else _LONG)
+    if _SETS.search(text, max(0, start - 24), start) and len(value) >= _SHORT and fits(PASSWORD, value, prose=True):
+        return _find(value, match.start("bare"))
     likely = enough and not _PROSE_NEXT.fullmatch(value) and fits(kind, value, prose=True)
     return _find(value, match.start("bare")) if likely and (strong or kind == PASSWORD) else None
 
@@ -439,6 +447,7 @@ def _alone(text: str, small: str) -> Iterator[Find]:
         ("add-mask", _MASKED),
         ("auth", _LOGIN_PAIR),
         ("sqlplus", _SQLPLUS),
+        ("set password", _SET),
         ("={", _BRACED),
         (" /p", _SLASHED),
         ("(", _CONNECT),
@@ -450,10 +459,10 @@ def _alone(text: str, small: str) -> Iterator[Find]:
 
 
 _TRIGGER = (
-    r"(?i:assword|bearer |passw|passe[^a-z]|senha|[^a-z]ww[:=]|add-mask::|authorization[\"'\\]{0,4}[:=]|/(?:auth|login|signin|sign-in|sso|magic|reset|verify|confirm|invite|activate|callback|oauth)[a-z0-9_/.-]{0,24}[?#]|wachtwoord|has(?:ł|l)o|парол|şifre|sifre|parola|jelsz|heslo|salasana|adgangskode|passord|clave |codice |rootpw|密码|密碼|パスワード|비밀번호|psk|shared.key|[a-z0-9] login |log in with|sign in with|secrets[\"'\\]{0,8}[ ]?:|auth |auth-user|requirepass|networkcred|passwd|passphrase|passcode|pass[\"'\\]{0,6}\]?[ ]?[:=,>-]|[a-z_-]pass[^a-z]|(?:user|login)[^\n\"]{1,48} pass |pass_(?:prod|dev|test|staging)|pass [^ \\\"]*[0-9!#%]|pass:|pwd|pswd|pw[^a-z]|kennwort|contrase|senha|identified|credential|creds[^a-z]|zugangsdaten|schl(?:ü|ue)ssel"
+    r"(?i:assword|bearer |passw|passe[^a-z]|senha|[^a-z]ww[:=]|add-mask::|authorization[\"'\\]{0,4}[:=]|/(?:auth|login|signin|sign-in|sso|magic|reset|verify|confirm|invite|activate|callback|oauth)[a-z0-9_/.-]{0,24}[?#]|wachtwoord|has(?:ł|l)o|парол|şifre|sifre|parola|jelsz|heslo|salasana|adgangskode|passord|clave |codice |rootpw|密码|密碼|パスワード|비밀번호|psk|shared.key|[a-z0-9] login |log in with|sign in with|secrets[\"'\\]{0,8}[ ]?:|auth |auth-user|requirepass|networkcred|passwd|passphrase|passcode|pass[\"'\\]{0,6}\]?[ ]?[:=,>-]|[a-z_-]pass[^a-z]|(?:user|login)[^\n\"]{1,48} pass |pass_(?:prod|dev|test|staging)|pass [^ \\\"]*[0-9!#%]|pass:|pwd|pswd|pw[^a-z]|kennwort|contrase|senha|identified|credential|creds[^a-z]|zugangs(?:daten|code)|schl(?:ü|ue)ssel"
     r"|(?:secret|token|key|auth|authorization|cookies?|dsn)(?:[-_][a-z0-9]{1,6}|value|text)?[\"'\\]{0,8}\]?[ ]{0,3}[:=>,<&]"
     r"|(?:secret|token|key|auth)[\"'\\]{0,8} (?:is|are|ist|lautet|value|[\"'\\]{0,6}[A-Za-z0-9_/+=.-]{16})"
-    r"|(?:secret|token|key)[^a-z][^\n]{0,24}[A-Za-z0-9_/+=.-]{20}|secret set|put-parameter|secret-string|put-secret"
+    r"|(?:secret|token|key)[^a-z][^\n]{0,24}[A-Za-z0-9_/+=.-]{20}|-(?:secret|token|key)[\"'\\,]{0,4} [\"'\\]|secret set|put-parameter|secret-string|put-secret"
     r"|(?:secret|token|key)[\"'\\]{0,8}(?:\\+n| )[ -]{0,24}[\"'\\]{0,4}value|cv[vc]2?[^a-z]"
     rf"|{START}(?:(?:pin|t?otp)[^a-z]|(?:un)?rar |(?:un)?zip [^\"]*-P|7za? )"
     r"|(?:verifi|tigungs|sicherheits|curit|segurid|time|factor|mfa)[a-zäéóñ]{0,9}[ _-]?(?:code|passc)|c(?:ode|ódigo) (?:de s|de v|[0-9]{4})|[^a-z]tan[^a-z][^0-9]{0,12}[0-9]{4}|tiecode|einmalc|geheimzahl|code[^a-z][^0-9]{0,24}[0-9]{4}|ódigo[^0-9]{0,24}[0-9]{4}|security.?answer|(?:backup|recovery)[ -]codes"

@@ -14,7 +14,7 @@ _SECRETS = (
     r"|\btoken\b|\bsecret\b|(?:api|wlan|netzwerk|zugangs|sicherheits|lizenz|wifi|wi-fi)[ -]?schl(?:ü|ue)ssel|\bPAT\b|totp secret"
 )
 _KEY = re.compile(rf"(?i)(?<![\w/.@=-])(?:(?P<password>{_PASSWORDS})|(?P<secret>{_SECRETS}))s?(?![\w=/(\[<])")
-_QUOTE = r"""["'`“”„«»‘’]"""  # noqa: RUF001 - quotes as people write them
+_QUOTE = r"""["'`“”„«»‘’‚‹›「」]"""  # noqa: RUF001 - quotes as people write them
 _IS = r"(?:it's|it is|that's|is now|is still|is|was|are|will be|would be|should be|has been set to|changed from|changed to|set to|from|to|as|est désormais|est|es ahora|es|è|é|ist jetzt|ist|lautet|war|wird|sei|auf|heißt|:|=|->|=>|→|–|-)"  # noqa: RUF001 - a dash
 # What may be between: of what, for whom, since when; then the verb or a colon.
 _SAID = re.compile(
@@ -29,9 +29,10 @@ _AS = re.compile(
     r"\s{1,3}(?:as|for|als)\s{1,3}(?:my|the|your|a|new|das|dein|mein|neues)?\s?(?:[\w-]{1,20}\s){0,2}(?:pass|kennwort|pin\b|secret|token)"
 )
 _TYPED = re.compile(
-    rf"(?i)pass(?:word|wort|code|phrase)|kennwort|contraseñ|mot de passe|senha")
+    r"(?i)pass(?:word|wort|code|phrase)|kennwort|contraseñ|mot de passe|senha|credentials?|zugangsdaten"
+)
 _TYPED_AFTER = re.compile(
-    rf"(?i)[^\n]{{0,48}}?\b(?:typed|entered|tried|used|using|getippt|eingegeben|tippte|saisi|tapé|escribí|digitei)\s(?:in\s|it\s|as\s)?(?:(?P<q>{_QUOTE})(?P<quoted>[^\n]{{4,64}}?){_QUOTE}|(?P<bare>(?=[^\s]{{0,64}}[0-9])(?=[^\s]{{0,64}}[A-Za-z])[^\s\"`<>()]{{6,64}}))"
+    rf"(?i)[^\n]{{0,48}}?\b(?:typed|entered|tried|getippt|eingegeben|tippte|saisi|tapé|escribí|digitei)\s(?:in\s|it\s|as\s)?(?:(?P<q>{_QUOTE})(?P<quoted>[^\n]{{4,64}}?){_QUOTE}|(?P<bare>(?=[^\s]{{0,64}}[0-9])(?=[^\s]{{0,64}}[A-Za-z])[^\s\"`<>()]{{6,64}}))"
 )
 _LOGIN_NEXT = re.compile(
     r"(?i)(?:login|user(?:name)?|account|machine|with|and|und|mit|benutzer\w{0,8}|temporary|new|initial|default|neues|neuem|dem)\W{0,3}(?:\S{1,64}\W{1,4})?(?:the\s|dem\s)?(?:\w{0,12}\s)?\Z"
@@ -89,8 +90,8 @@ def in_sentences(text: str, small: str) -> Iterator[Find]:
             for match in pattern.finditer(text, start, end):
                 yield from _of(match, netrc=pattern is _NETRC)
     for word in _TYPED.finditer(text):
-        match = _TYPED_AFTER.match(text, word.end())
-        yield from _of(match, netrc=False) if match else ()
+        if typed := _TYPED_AFTER.match(text, word.end()):
+            yield from _of(typed, netrc=False)
 
 
 def _codes(text: str, small: str) -> Iterator[Find]:

@@ -41,7 +41,9 @@ _TYPED = re.compile(r"(?i)(?:type|fill|enter|input|send_?keys|write)[ :=]{1,3}[\
 _KIND_OF_STEP = re.compile(r"[a-z]+(?:[_-][a-z]+)*")
 _FEW, _LONGEST_FIELD = 8, 60  # fields of two steps together, characters that describe a field
 _CLASSES = 3
-_HUMAN = re.compile(r"(?!(?i:v|rev|port|id|version|release|sha|md|utf|ipv)[0-9])[A-Za-z]{4,20}[^\sA-Za-z:/]{1,6}")  # a word, then digits or signs
+_HUMAN = re.compile(
+    r"(?!(?i:v|rev|port|id|version|release|sha|md|utf|ipv)[0-9])[A-Za-z]{4,20}[^\sA-Za-z:/]{1,6}"
+)  # a word, then digits or signs
 _PAIR = 2
 
 
@@ -236,7 +238,7 @@ def in_columns(fields: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
 def login_in(text: str) -> str:
     """Return the password of a `user:password` that is all of a text and looks like one; "" otherwise."""
     match = _LOGIN.fullmatch(text.strip("\0 \n\r\"'").replace("\0", ":"))
-    if match is None or " " in match["password"] or (":" in match["password"] and not any(map(str.isdigit, text))):
+    if match is None or " " in match["password"]:
         return ""
     word = match["password"]
     if _HUMAN.fullmatch(word):
