@@ -1,4 +1,4 @@
-"""Every file and module that docs, docstrings and comments name exists."""
+"""Every file and module that docs, docstrings and comments name exists, and no file is longer than it may be."""
 
 from __future__ import annotations
 
@@ -77,3 +77,9 @@ def test_a_path_that_does_not_exist_is_found() -> None:
         "flywheel.errors.Nowhere",
     ]
     assert broken("`flywheel.errors.FlywheelError`, flywheel/errors.py, tests/docs/*.py, flywheel.toml") == []
+
+
+def test_a_file_has_500_lines_at_most() -> None:
+    whole = {"flywheel/project.py"}  # `Project` is one class in one file: each command with what it takes and raises
+    lengths = {path.relative_to(ROOT).as_posix(): path.read_bytes().count(b"\n") for path in MODULES}
+    assert [name for name, lines in lengths.items() if lines > 500 and name not in whole] == []

@@ -20,7 +20,8 @@ from flywheel.models.load import base_folder
 from flywheel.models.policy import Policies, PolicySet, Prompts, TextPolicy, ToolLists
 from flywheel.models.scoring import Draw
 from flywheel.models.served.answers import Answer, parsed_calls
-from flywheel.models.served.servers import Prompt, Sampling, Server, Target, open_server
+from flywheel.models.served.server import Prompt, Sampling, Server, Target
+from flywheel.models.served.servers import open_server
 from flywheel.models.served.transport import Refused, Request, Transport, chunks
 from flywheel.records import content_id
 

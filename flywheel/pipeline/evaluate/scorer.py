@@ -19,7 +19,7 @@ from flywheel.config.evaluation import ASKED_BY
 from flywheel.extensions import CaseScore, Holdout, Policy
 from flywheel.models.load import base_identity, weights_type
 from flywheel.models.scoring import Draw
-from flywheel.models.served.servers import adapter_name
+from flywheel.models.served.server import adapter_name
 from flywheel.pipeline.answering import answerer, policies
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.suites import Suite
