@@ -63,7 +63,7 @@ def choose_method(
     stages = " and ".join(f"`flywheel explain {_MADE_BY.get(table, table)}`" for table in tables)
     raise EvidenceError(
         f"too little to train on: {missing}, train.min_rows is {cfg.min_rows:,} ({rate})",
-        hint=f"ingest more logs or feedback; what was dropped before: {stages}",
+        hint=f"`flywheel ingest` more logs or feedback; what was dropped before: {stages}",
         have=max(counts.values()),
         need=cfg.min_rows,
     )
