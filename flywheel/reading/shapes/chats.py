@@ -167,7 +167,7 @@ def facts_of(item: Mapping[str, Any]) -> dict[str, Any]:
         ts=when(first(at, ("created", "started")) if isinstance(at, dict) and "$date" not in at else at),
         model=next((model for place in places if (model := text(first(place, _MODELS)))), None),
         cost_usd=next((cost for place in places if (cost := _cost(place.get("cost"))) is not None), None),
-        **_counts(usage),
+        **(_counts(usage) if usage else token_counts(item)),
     )
 
 

@@ -19,6 +19,7 @@ from flywheel.stages.ingest.jsontext import BadJsonError, loads, storable
 _BOM = b"\xef\xbb\xbf"
 _NAME = re.compile(r"[\w$@#][\w .()/:@#%$+-]{0,79}\Z")
 _NUMBER = re.compile(r"(?:0|-?[1-9]\d{0,18}|-?\d{1,15}\.\d{1,15})\Z", re.ASCII)
+_ID = re.compile(r"(?:^|[._ ])(?:id|ID|Id)\Z|[a-z]I[dD]\Z")  # digits there are a name, not an amount
 _DELIMITERS = ",\t;"
 _PROBED = 16_384
 _OPENS = ("[", "{")
@@ -30,9 +31,9 @@ _WORDS = {
     "content", "text", "value", "input", "output", "answer", "response", "completion", "prompt", "question", "query",
     "message", "comment", "result", "arguments",
 }  # fmt: skip
+_NOTHING = dict.fromkeys(("", "null", "NULL", "None", "NaN", "nan", "\\N"))
 _CONSTANTS = {
-    **dict.fromkeys(("true", "True", "TRUE"), True), **dict.fromkeys(("false", "False", "FALSE"), False),
-    **dict.fromkeys(("", "null", "NULL", "None", "NaN", "nan", "\\N"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True), **dict.fromkeys(("false", "False", "FALSE"), False), **_NOTHING,
 }  # fmt: skip
 
 
@@ -131,6 +132,8 @@ def _value(name: str, cell: str) -> Any:
         return _opened(cell)
     if name.rpartition(".")[2] in _WORDS:
         return cell or None
+    if _ID.search(name):
+        return _NOTHING.get(cell, cell)
     if _NUMBER.match(cell) and str(amount := float(cell) if "." in cell else int(cell)) == cell:
         return amount
     return _CONSTANTS.get(cell, cell)

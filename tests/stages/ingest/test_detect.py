@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import csv
+import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from flywheel.extensions import Reader, Sample
 from flywheel.stages.ingest.detect import detect, is_text_document
+
+if TYPE_CHECKING:
+    from tests.stages.ingest.conftest import Take
 
 CHAT = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]
 BLOCKS = [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "x"}]}]
@@ -136,3 +141,29 @@ class Stumbling:
 def test_a_plugin_that_stumbles_over_a_foreign_file_does_not_know_it(readers: Mapping[str, Reader]) -> None:
     found = detect(Sample("x", [{"messages": CHAT}]), {**readers, "stumbling": Stumbling()})
     assert found.format == "openai"
+
+
+HEADERS = ("conversation_id", "name", "text", "annotator_kind", "span_id", "result", "role", "content",
+           "prompt_tokens", "completion_tokens", "uuid", "chat_messages")  # fmt: skip
+
+
+@pytest.mark.parametrize(("reader", "rows"), [
+    ("phoenix", [{"span_id": "1111111111111111", "name": "thumbs", "annotator_kind": "HUMAN", "result": {"score": 0}}]),
+    ("transcripts", [{"uuid": "c", "name": "a chat", "chat_messages": [{"sender": "human", "text": "u"},
+                                                                       {"sender": "assistant", "text": "a"}]}]),
+    ("message_rows", [{"conversation_id": "c", "role": "user", "content": "u"},
+                      {"conversation_id": "c", "role": "assistant", "content": "a", "prompt_tokens": 11,
+                       "completion_tokens": 7}]),
+])  # fmt: skip
+def test_a_table_with_columns_of_other_rows_is_what_its_cells_are(
+    tmp_path: Path, take: Take, reader: str, rows: list[dict[str, Any]]
+) -> None:
+    path = tmp_path / "log.csv"
+    cells = [[json.dumps(v) if isinstance(v := row.get(name), dict | list) else v for name in HEADERS] for row in rows]
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([HEADERS, *cells])
+    taken = take(path, root=tmp_path)
+    assert [state.format for state in taken.states.values()] == [reader]
+    assert ("outcome" in taken.events["kind"], taken.quarantined.height) == (False, 0)
+    counted = [n for payload in taken.payloads() if (n := payload.get("input_tokens"))]
+    assert counted == [row["prompt_tokens"] for row in rows if "prompt_tokens" in row]

@@ -76,7 +76,7 @@ def _is_event(record: Any) -> bool:
 
 
 def _is_flat(record: Any) -> bool:
-    names = as_dict(record).keys()
+    names = {name for name, value in as_dict(record).items() if value is not None}  # a table has all its columns
     if "payload" in names:
         return False
     aimed = "conversation_id" in names or {"target", "target_id"} <= names
@@ -231,4 +231,4 @@ _CHECKS: dict[EventKind, Callable[[dict[str, Any]], dict[str, Any]]] = {
     EventKind.OUTCOME: _outcome,
 }
 
-READER = reader("native", 3, "flywheel's own events", marks=[(1.0, _is_event), (0.9, _is_flat)], read=_read)
+READER = reader("native", 4, "flywheel's own events", marks=[(1.0, _is_event), (0.9, _is_flat)], read=_read)

@@ -57,7 +57,7 @@ def _is_span(row: Any) -> bool:
 
 def _is_annotation(row: Any) -> bool:
     fields = as_dict(row)
-    named = any(isinstance(fields.get(name), str) for name in _TARGETS)
+    named = any(ident(fields.get(name)) for name in _TARGETS)  # of digits alone, a table has it as a number
     return named and "annotator_kind" in fields and ("result" in fields or any(k.startswith("result.") for k in fields))
 
 
@@ -133,7 +133,7 @@ def _session(row: Mapping[str, Any]) -> Iterator[Event]:
 
 READER = reader(
     "phoenix",
-    3,
+    4,
     "Phoenix's exports except OTLP",
     marks=_is_known,
     refusal="no span, trace, session or annotation of Phoenix",
