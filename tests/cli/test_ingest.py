@@ -113,7 +113,7 @@ SECRETS = {
     "email": "joe.doe@mail.example",
     "national_id": "078-05-1120",
     "card": "4111 1111 1111 1111",
-    "ip": "203.0.113.77",
+    "ip": "81.57.113.77",
 }
 
 

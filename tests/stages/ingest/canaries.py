@@ -92,7 +92,7 @@ def _ip(rng: random.Random) -> tuple[str, str]:
     if rng.random() < 0.5:
         made = ".".join(str(rng.randrange(least, 120)) for least in (20, 20, 20, 40))  # others may be a version
         return made, made
-    made = "2001:db8:" + ":".join(f"{rng.randrange(4096, 65536):x}" for _ in range(6))
+    made = "2a02:8108:" + ":".join(f"{rng.randrange(4096, 65536):x}" for _ in range(6))
     return made, made
 
 

@@ -23,7 +23,7 @@ FRAGMENTS = st.sampled_from(
     [
         "joe@example.com", "+49 30 1234567", "4111 1111 1111 1111", "DE89370400440532013000", "192.168.1.20",
         "sk-abcdefghij1234567890", "password=hunter22!", "Bearer abcdefghijklmnop1234", "<EMAIL_7f3a9c2e>", "<IP_",
-        "https://a:secret1@h", "2001:db8::1", "078-05-1120", "ssn ", "86095742719", "steuer-id", "2341 2341 2346",
+        "https://a:secret1@h", "2a02:db8::1", "078-05-1120", "ssn ", "86095742719", "steuer-id", "2341 2341 2346",
         "8jF3kQz0LmX2pVb7RtY5wN1cHs", "/", "_", "<NATIONAL_ID_7f3a9c2e>", "id: ", "11010519491231002X", "Cookie: a=",
         '"', "\\", " ", "\n", "@", "x", "1", "-", "é", "order 7",
         "net use Z: /user:a ", "mysql -p", "|password|x|\n|a", '{"password": "', "curl -u a:b", "%40",
@@ -419,3 +419,25 @@ def test_numbers_are_found_next_to_more_of_their_words() -> None:
     ):
         assert f"<{kind}_" in once({"content": text})["content"], text
     assert once({"content": "Swift PROTOCOL"}) == {"content": "Swift PROTOCOL"}
+
+
+def test_a_pseudonym_whose_digits_read_as_a_number_is_not_replaced_again() -> None:
+    written = [f"social security 456-45-{n}" for n in range(4000, 4300)]
+    texts = [
+        json.loads(text)["content"] for text in redactor().payloads([canonical_json({"content": w}) for w in written])
+    ]
+    assert any(re.search("_[0-9]{8}>", text) for text in texts)
+    assert not [text for text in texts if not re.fullmatch("social security <NATIONAL_ID_[0-9a-f]{8}>", text)]
+
+
+@pytest.mark.parametrize(
+    ("address", "stays"),
+    [
+        ("192.0.2.130", True), ("198.51.100.7", True), ("203.0.113.77", True), ("198.18.4.5", True),
+        ("2001:db8::1", True), ("::ffff:203.0.113.77", True), ("100.64.0.0", True), ("192.168.0.0", True),
+        ("192.0.3.130", False), ("198.51.101.7", False), ("100.64.3.9", False), ("192.168.1.20", False),
+        ("10.20.30.40", False), ("2a02:db8::1", False), ("::ffff:81.57.113.77", False),
+    ],
+)  # fmt: skip
+def test_addresses_that_no_host_has_stay(address: str, stays: bool) -> None:  # noqa: FBT001
+    assert (once({"content": f"from {address} now"})["content"] == f"from {address} now") is stays

@@ -14,6 +14,7 @@ from flywheel.stages.ingest.patterns.hints import Hint
 
 PLACEHOLDER = r"<[A-Z][A-Z_]{1,40}_[0-9a-f]{8}>"
 GIVEN = re.compile(PLACEHOLDER)
+_LONGEST_GIVEN = 53  # characters of a pseudonym
 
 
 class Find(NamedTuple):
@@ -84,9 +85,15 @@ class Scan:
         """Yield what a text holds of this kind, none overlapping, in order."""
         end = 0
         for find in sorted(self.scan(text, name), key=lambda find: (find.start, -find.end)):
-            if find.start >= end and not GIVEN.search(text, find.start, find.end):
+            if find.start >= end and not is_given(text, find.start, find.end):
                 yield find
                 end = find.end
+
+
+def is_given(text: str, start: int, end: int) -> bool:
+    """Whether a part of a text has some of a pseudonym in it, or is within one: its digits may read as a number."""
+    near = GIVEN.finditer(text, max(0, start - _LONGEST_GIVEN), end + _LONGEST_GIVEN)
+    return any(given.start() < end and given.end() > start for given in near)
 
 
 def whole(match: re.Match[str], value: str) -> Find:

@@ -153,19 +153,26 @@ def _ip(match: re.Match[str], name: str) -> Find | None:
     if isinstance(address, ipaddress.IPv6Address) and (
         address.ipv4_mapped is not None or address.packed[:12] == _TRANSLATED
     ):
-        return whole(match, str(ipaddress.IPv4Address(address.packed[12:])))
+        mapped = ipaddress.IPv4Address(address.packed[12:])
+        return None if _is_of_no_host(mapped) else whole(match, str(mapped))
     if isinstance(address, ipaddress.IPv4Address):
         octets = address.packed  # of networks and masks none belongs to a person
         keep = (
             octets[0] in _NO_HOSTS
             or octets[0] >= _MULTICAST
-            or octets[1:] == _NETWORK
+            or octets[2:] == _NETWORK
+            or _is_of_no_host(address)
             or _is_version(match, address, name)
         )
     else:
         first = int(text.split(":")[0] or "0", 16)
-        keep = not any(low <= first <= high for low, high in _IPV6_FIRST)
+        keep = not any(low <= first <= high for low, high in _IPV6_FIRST) or _is_of_no_host(address)
     return None if keep else whole(match, str(address))
+
+
+def _is_of_no_host(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Whether an address is one of those that registries keep for texts, tests and protocols."""
+    return any(address in network for network in _RESERVED if network.version == address.version)
 
 
 def _is_version(match: re.Match[str], address: ipaddress.IPv4Address, name: str) -> bool:
@@ -204,7 +211,19 @@ _SAID_DOT = re.compile(r"\s*[\[({<]\s*(?:dot|\.|punkt|punto|point)\s*[\])}>]\s*|
 _OF_NOBODY = ("git", "hg", "svn")  # the logins of servers for code
 _QUOTES = "\\\"'"
 _TRANSLATED = bytes.fromhex("0064ff9b").ljust(12, b"\0")  # RFC 6052: an IPv4 host seen through IPv6
-_PRIVATE_NET, _MULTICAST, _NO_HOSTS, _NETWORK = 10, 224, (0, 127), b"\0\0\0"
+_PRIVATE_NET, _MULTICAST, _NO_HOSTS, _NETWORK = 10, 224, (0, 127), b"\0\0"
+# RFC 5737 and 3849 (documentation), 2544 (benchmarks), 6890 (protocols). Private and shared ranges have hosts.
+_RESERVED = tuple(
+    ipaddress.ip_network(network)
+    for network in (
+        "192.0.0.0/24",
+        "192.0.2.0/24",
+        "198.18.0.0/15",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "2001:db8::/32",
+    )
+)
 _CARDS = r"(?:[^0-9A-Za-z_.+-]|\\[bfnrt])[2-6][0-9]{3}(?:[0-9]{9}|-[0-9]{4}-| {1,3}[0-9]{4} | - |\.[0-9]{4}\.|[ .-][0-9]{6}[ .-])"
 _PHONES = (
     r"\+[1-9](?:[ ()./-]{0,2}[0-9]){6}|01[5-7][0-9][ /-][0-9]{7}|0[2-9][0-9]{1,3}/[0-9]{5}|0[0-9]{1,2}-[0-9]{4}-[0-9]{4}|1[3-9][0-9][ -][0-9]{4}[ -][0-9]{4}|[6-9][0-9]{4} [0-9]{5}|[^0-9A-Za-z_.]00[1-9](?:[ ()./-]?[0-9]){7}|\(0?[1-9][0-9]{1,4}\) ?[0-9]{3}|[^0-9A-Za-z_.]0[1-9][0-9]{1,3}[ -][0-9]{3}"
