@@ -375,6 +375,9 @@ def test_secrets_are_found_in_uuencode_bytea_characters_and_quoted_lines() -> No
         'let db_pass = String::from("velvet9x");',
         "mot de passe : ‹ velvet9x ›",  # noqa: RUF001 - quotes as people write them
         "Why wrong password? I typed velvet9x and left",
+        "curl -su anna:velvet9x https://h.example",
+        "curl -ksuanna:velvet9x https://h.example",
+        r"password=\x22velvet9x\x22",
     ],
 )
 def test_a_password_is_found_by_its_place_in_each_syntax(text: str) -> None:
@@ -403,6 +406,9 @@ def test_addresses_names_of_parts_and_digests_in_escapes_stay() -> None:
         "arn%3Aaws%3As3%3A%3A%3Abucket-12 at 2024-01-01T10%3A20%3A30Z",
         "sha256%3A" + "ab12" * 16,
         "env:\n- name: A\n  value: x1y2z3w4\n- name: DB_PASSWORD\n  valueFrom: y",
+        "password = auth[2]\npw = pw[:-1]\ntoken = parts[-1]",
+        "cp --chown-user root:root; docker run --user node:staff x; pull image:v1.2.3@registry:5000/a",
+        "wc -l <<< hello; diff <(echo hello) <(echo version-2)",
     ):
         assert once({"content": text}) == {"content": text}
 
@@ -410,6 +416,7 @@ def test_addresses_names_of_parts_and_digests_in_escapes_stay() -> None:
 def test_numbers_are_found_next_to_more_of_their_words() -> None:
     for text, kind in (
         ("BIC: COBADEFF", "ACCOUNT"),
+        ("ssn: 456.45.4532", "NATIONAL_ID"),
         ("mac=dc447693ea69", "MAC"),
         ("my PAN card number is PCCPA 5031 D", "NATIONAL_ID"),
         ("{'nhs_number': '7748401136'}", "NATIONAL_ID"),
@@ -441,3 +448,18 @@ def test_a_pseudonym_whose_digits_read_as_a_number_is_not_replaced_again() -> No
 )  # fmt: skip
 def test_addresses_that_no_host_has_stay(address: str, stays: bool) -> None:  # noqa: FBT001
     assert (once({"content": f"from {address} now"})["content"] == f"from {address} now") is stays
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tool --proxy-user anna:k7Zsq8Rw2 --fast",
+        "broker anna:k7Zsq8Rw2@queue:5672 is up",
+        "kinit anna <<< 'k7Zsq8Rw2'",
+        "open-it /dev/sda2 <<< k7Zsq8Rw2",
+        "sync --from=<(echo k7Zsq8Rw2) a",
+    ],
+)
+def test_what_is_random_is_found_where_a_login_or_a_password_may_be(text: str) -> None:
+    assert "k7Zsq8Rw2" not in once({"content": text})["content"]
+    assert once({"content": text.replace("k7Zsq8Rw2", "hello")}) == {"content": text.replace("k7Zsq8Rw2", "hello")}

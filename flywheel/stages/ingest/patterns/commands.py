@@ -121,6 +121,7 @@ _ARGV = re.compile(r"""\s{0,4},\s{0,8}(?P<quote>["'`])(?P<quoted>[^\n]{0,2048}?)
 _MOST = 64  # words of a command that are looked at
 _PASS = re.compile(r"(?:pass|stdin):|[\w-]{0,24}=pass:")
 _SHORTEST = 3
+_SWITCHES = re.compile(r"-[fgikLsSv]{1,6}(?=u)")  # that take nothing, before one that does: `-su user:password`
 _TO_STDIN = re.compile(
     r"[ \t]{0,4}\|[ \t]{0,4}(?:sudo\s{1,4})?(?P<tool>chpasswd|passwd|sudo\s[^|\n]{0,40}-S|docker\s{1,4}login|podman\s{1,4}login|helm\s[^\n]{0,40}login|cryptsetup|gpg|su\b|kinit|gh\s{1,4}auth)"
 )
@@ -193,14 +194,16 @@ def _taken(tool: _Tool, words: list[Word]) -> Iterator[Find]:
         return
     for n, word in enumerate(words):
         following = words[n + 1] if n + 1 < len(words) else None
+        switches = match.end() - 1 if tool.login and (match := _SWITCHES.match(word.text)) else 0
+        named = "-" + word.text[switches + 1 :] if switches else word.text
         is_password = word.text in tool.next and following is not None and _is_secret(following.text)
         is_cookie = word.text in tool.cookies and following is not None and fits(COOKIE, following.text)
         if following is not None and (is_password or is_cookie):
             yield _find(following)
-        elif word.text in tool.login and following is not None:
+        elif named in tool.login and following is not None:
             yield from _login(following, tool.separator, 0)
-        elif flag := next((f for f in tool.login if word.text.startswith(f)), ""):
-            yield from _login(word, tool.separator, len(flag) + word.text[len(flag) :].startswith("="))
+        elif flag := next((f for f in tool.login if named.startswith(f)), ""):
+            yield from _login(word, tool.separator, switches + len(flag) + named[len(flag) :].startswith("="))
         elif (flag := next((f for f in tool.glued if word.text.startswith(f)), "")) and _is_secret(
             word.text[len(flag) :].strip("'\"")
         ):

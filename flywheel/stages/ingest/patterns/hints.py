@@ -175,6 +175,8 @@ _PHRASES = (
     "bel me ",
     "ring mig ",
     "numeric p",
+    "<(echo",
+    "<(printf",
     "r.č",
     " plate",  # of a template there are many
 )

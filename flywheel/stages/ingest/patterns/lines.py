@@ -39,6 +39,12 @@ _WAYS = (
     ("rootpw", re.compile(r"rootpw[ ]{1,4}(?:--plaintext[ ]{1,4})?(?P<bare>[^\s\"'`<>\\-][^\s\"'`<>\\]{3,128})")),
     ("Fernet(", re.compile(r"Fernet\([bB]?[\"'](?P<bare>[\w=-]{32,64})[\"']")),
 )  # fmt: skip
+_HANDED = re.compile(
+    r"(?:<<<|<\((?:echo|printf)(?:[ ]-\w{1,3}|[ ][\"']?%s(?:\\n)?[\"']?)?)[ ]{0,2}[\"']?(?P<bare>[^\s\"'`<>()]{6,128})[\"')\s]"
+)
+_AT_PORT = re.compile(
+    r"(?<![\w/.-])[A-Za-z][\w.-]{0,63}:(?P<bare>[^\s:\"'`<>/@]{6,128})@[A-Za-z][\w.-]{0,127}:[0-9]{2,5}(?![\w.])"
+)
 _ALONE = re.compile(r"(?m)^\"[A-Za-z][\w.@-]{1,63}\"[ \t]{1,4}\"(?P<bare>[^\s\"]{6,128})\"[ \t]*$")
 _NEW = re.compile(
     r"(?i)(?:passw|kennwort|contrase)[^\n]{0,60}(?:new one|neue|nueva|it)[ ](?:is|ist|lautet|es)(?:[ ]now)?:?[ ](?P<bare>[^\s\"'`<>]{6,128})"
@@ -48,7 +54,7 @@ _PROTOCOL = re.compile(
 )
 LINES = (
     r"\][^ ]{0,6} [A-Za-z0-9_.@+-]*:[^ /]|:\{(?i:plain|clear|s?sha|crypt|md5)|[\"'\\]{1,8} +\*|(?i:etuser)|masterauth|!!str|Fernet\(|<<<|IDENTIFY |\\+\"[ \\t]+\\+\""
-    r"|(?i:(?:auth|credentials?|login|connect|connection|pdo|mysqli|client|btoa|b64encode)\()|motdepasse|@(?:tcp|unix)\(|(?i:create_?(?:super)?_?user\()|Key Content|rootpw|\]: "
+    r"|(?i:(?:auth|credentials?|login|connect|connection|pdo|mysqli|client|btoa|b64encode)\()|motdepasse|@(?:tcp|unix)\(|(?i:create_?(?:super)?_?user\()|Key Content|rootpw|\]: |<\((?:echo|printf) |:[^ :/@]+@[A-Za-z][A-Za-z0-9.-]*:[0-9][0-9]"
 )
 _PREFIX = re.compile(
     r"(?m)^(?:[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.,]{8,20}Z?[ ]?(?:-[ ])?|[A-Z][a-z]{2}[ ]{1,2}[0-9]{1,2}[ ][0-9:]{8}[ ]\S{1,64}[ ]\S{1,64}:[ ]|[0-9]{2}:[0-9]{2}:[0-9]{2}[.,0-9]{0,8}[ ]"
@@ -67,7 +73,9 @@ def in_lines(text: str) -> Iterator[Find]:
         for match in pattern.finditer(text) if part in text else ():
             if fits(PASSWORD, match["bare"], quoted=True) and not GIVEN.search(match["bare"]):
                 yield Find(match["bare"], *match.span("bare"))
-    for match in (*_PROTOCOL.finditer(text), *_ALONE.finditer(text), *_NEW.finditer(text)):
+    handed = _HANDED.finditer(text + " ") if "<<<" in text or "<(" in text else ()
+    at_ports = _AT_PORT.finditer(text) if "@" in text else ()
+    for match in (*_PROTOCOL.finditer(text), *_ALONE.finditer(text), *_NEW.finditer(text), *handed, *at_ports):
         if worth(match["bare"]) >= FAIR and fits(PASSWORD, match["bare"], prose=True):
             yield Find(match["bare"], *match.span("bare"))
 

@@ -21,7 +21,7 @@ _FLAGS = re.compile(
     rf"(?:-[pPw]|-pw|/p|/rp|--pass)(?:[ \t]{{1,4}}|=)(?:{_QUOTED}|{_BARE})"
 )
 _LOGIN_FLAG = re.compile(
-    r"(?<![\w-])--?(?:u|a|user|auth|login|creds?|credentials|basic-auth|userpwd)[ =][\"']?"
+    r"(?<![\w-])(?:--?(?:\w{1,24}-){0,3}(?:u|a|user|auth|login|creds?|credentials|userpwd)|-[fgikLsSv]{1,6}u)[ =][\"']?"
     r"(?P<login>[A-Za-z][\w.@+-]{0,63}:[^\s\"'`<>|;&]{4,128})"
 )
 _SLASHED = re.compile(
@@ -43,7 +43,7 @@ _PARTS = (
 # Where none of this is, none of the patterns finds anything; for polars.
 LOGINS = (
     r"[ (\"'](?:-[uU]|--?user(?:name)?|--login|/ru)[ =]{0,4}[^ ]+ [^\n|;&]{0,160}?(?:-[pPw]|/p|/rp|-pw|--pass)[ =]"
-    r"|-(?:u|a|user|auth|login|creds?|credentials|basic-auth|userpwd)[ =][\"'\\]{0,4}[A-Za-z][^ :]*:[^ /]"
+    r"|-[fgikLsSv]{0,6}(?:u|a|user|auth|login|creds?|credentials|userpwd)[ =][\"'\\]{0,4}[A-Za-z][^ :]*:[^ /]"
     r"|(?:sqlplus|rman|expdp|impdp|sqlldr|oracle:thin:)[^/]*/|(?:crypt|hashpw|hash_password|_hash|make_password|check_password[a-z]*)\("
 )
 

@@ -52,7 +52,7 @@ _IS_NOT = re.compile(
 # What takes the place of a value: references, placeholders, names of types and states.
 _ELSEWHERE = re.compile(
     r"(?:~|\.{0,2})/[\w./-]*|[A-Za-z]:\\.*|[$@]\{?[A-Za-z_]\w*[:?+-]*[}%]?|%[A-Za-z_]+|%\w+%|\$[({].*|\{\{?.*|<.*|%[({]?\w*\)?s?|[A-Za-z_]+(?:\.[A-Za-z_]+)+"
-    r"|\[.*|.*\$\{[A-Za-z_]\w*\}.*|\W*|[xX*•#.…?-]{3,}|&[a-z]+;.*|[A-Za-z_][\w.]*(?:\(|\[(?:[\x22']|\w{1,24}[:(])).*|https?://.*|![A-Za-z]+|.*\.{3}|\\.*",
+    r"|\[.*|.*\$\{[A-Za-z_]\w*\}.*|\W*|[xX*•#.…?-]{3,}|&[a-z]+;.*|[a-z_][a-z_.]*\[[-:]?[\w:]{0,2}-?[0-9]?\]?|[A-Za-z_][\w.]*(?:\(|\[(?:[\x22']|\w{1,24}[:(])).*|https?://.*|![A-Za-z]+|.*\.{3}|\\.*",
     re.DOTALL,
 )
 _PLACEHOLDER = re.compile(

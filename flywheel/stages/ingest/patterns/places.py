@@ -30,8 +30,8 @@ from flywheel.stages.ingest.patterns.sentences import in_sentences
 from flywheel.stages.ingest.patterns.structure import basic_password
 from flywheel.stages.ingest.patterns.tables import in_tables
 
-_ESCAPED = re.compile(r"\\+[\"'/`nr]")
-_LETTERS = {"n": "\n", "r": "\r"}
+_ESCAPED = re.compile(r"\\+(?:[\"'/`nr]|(?:x|u00)2[27])")
+_LETTERS = {"n": "\n", "r": "\r", "2": '"', "7": "'"}
 _QUOTES = str.maketrans("“”„«»‹›「」", '"' * 9)  # noqa: RUF001 - quotes as people write them
 # Literals only: a search for these is fast.
 _WORD = re.compile(
