@@ -27,9 +27,7 @@ def cluster_of(config: Config, project: Path) -> Cluster | None:
 def _modules(project: Path) -> Iterator[Path]:
     for folder, folders, names in os.walk(project):
         here = Path(folder)
-        folders[:] = [name for name in folders if not name.startswith((".", "__")) and not _is_environment(here / name)]
+        folders[:] = [
+            name for name in folders if not name.startswith((".", "__")) and not (here / name / "pyvenv.cfg").exists()
+        ]
         yield from ((here / name).relative_to(project) for name in names if name.endswith(tuple(all_suffixes())))
-
-
-def _is_environment(folder: Path) -> bool:
-    return (folder / "pyvenv.cfg").exists()

@@ -37,13 +37,8 @@ def protocol_of(ctx: Context, suites: Sequence[Suite] | None = None) -> dict[str
             "model": base_identity(ctx.config.model).sha256,
         }
         | ({"code": own_code} if own_code else {})
-        | _answers(ctx)
+        | ({"answers": {"server": ctx.config.eval.server.api}} if ctx.config.eval.endpoint else {})
     )
-
-
-def _answers(ctx: Context) -> dict[str, Any]:
-    """Return how a server answers; nothing for the model in this process, as in older versions."""
-    return {"answers": {"server": ctx.config.eval.server.api}} if ctx.config.eval.endpoint else {}
 
 
 def code_of(ctx: Context, names: Iterable[str]) -> dict[str, str]:

@@ -71,7 +71,8 @@ def compare(  # noqa: PLR0913 - two sides, and how they are compared
         mine, other = ours.get(metric, {}), theirs.get(metric, {})
         pairs = [Pair(mine[case], other[case]) for case in sorted(_scored(mine) & _scored(other))]
         is_primary = primary and metric == headline
-        label = Label(suite, metric, _is_binary(mine, other), is_primary)
+        is_binary = all(score.binary for scores in (mine, other) for score in scores.values())
+        label = Label(suite, metric, is_binary, is_primary)
         rows.append(row(pairs, label, seed))
         if metric == headline:
             heads = pairs
@@ -122,10 +123,6 @@ def headline_metric(candidate: Sequence[CaseScore], baseline: Sequence[CaseScore
     marked = sorted({s.metric for s in (*candidate, *baseline) if s.primary})
     every = marked or sorted({s.metric for s in (*candidate, *baseline)})
     return every[0] if every else ""
-
-
-def _is_binary(ours: Scores, theirs: Scores) -> bool:
-    return all(s.binary for scores in (ours, theirs) for s in scores.values())
 
 
 def _scored(scores: Scores) -> set[str]:

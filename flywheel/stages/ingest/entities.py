@@ -52,12 +52,9 @@ class Entities:
         for r in sorted(results, key=lambda r: (-r.score, r.start, -r.end, r.entity_type)):
             if r.start < r.end and all(r.end <= start or end <= r.start for start, end in taken):
                 taken.append((r.start, r.end))
-                items.append((r.entity_type.lower(), Find(_normal(text[r.start : r.end]), r.start, r.end)))
+                entity = " ".join(text[r.start : r.end].casefold().split())
+                items.append((r.entity_type.lower(), Find(entity, r.start, r.end)))
         return tuple(sorted(items, key=lambda pair: pair[1].start))
-
-
-def _normal(text: str) -> str:
-    return " ".join(text.casefold().split())
 
 
 def _analyzer(cfg: RedactConfig) -> Any:

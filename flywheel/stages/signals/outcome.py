@@ -122,11 +122,10 @@ def _results(episodes: pl.DataFrame, steps: pl.DataFrame, wanted_: pl.Series) ->
     seen = steps.filter(wanted).select("episode_id", pl.col("index") - 1, messages="observation")
     last = episodes.filter(wanted).select("episode_id", pl.col("n_steps").cast(pl.Int64) - 1, messages="tail")
     rows = [*seen.iter_rows(), *last.iter_rows()]
-    return {(episode, step): _tool_texts(messages) for episode, step, messages in rows}
-
-
-def _tool_texts(messages: str) -> str:
-    return "\n".join(str(m.get("content")) for m in orjson.loads(messages) if m.get("role") == "tool")
+    return {
+        (episode, step): "\n".join(str(m.get("content")) for m in orjson.loads(messages) if m.get("role") == "tool")
+        for episode, step, messages in rows
+    }
 
 
 def cost(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:

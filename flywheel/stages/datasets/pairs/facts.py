@@ -100,7 +100,8 @@ class Facts:
         ends = self.asked.group_by("episode_id").agg(pl.col("index").max()).join(self.episodes, on="episode_id")
         results: dict[str, list[tuple[int, str]]] = {}
         for episode, index, text in [*seen, *ends.select("episode_id", "index", "tail").iter_rows()]:
-            results.setdefault(episode, []).append((index, _tool_texts(text)))
+            replies = "\n".join(str(m.get("content") or "") for m in json.loads(text) if m["role"] == "tool")
+            results.setdefault(episode, []).append((index, replies))
         return results
 
     @cached_property
@@ -141,10 +142,6 @@ def message_of(pair: Pair, side: str) -> dict[str, Any]:
 def _last(messages: str) -> dict[str, Any]:
     message: dict[str, Any] = json.loads(messages)[-1]
     return message
-
-
-def _tool_texts(messages: str) -> str:
-    return "\n".join(str(m.get("content") or "") for m in json.loads(messages) if m["role"] == "tool")
 
 
 def calls_of(message: dict[str, Any]) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from itertools import groupby
 from flywheel.config import SliceRule
 from flywheel.extensions import CaseScore
 from flywheel.stages.evaluate.attempt import Attempt
-from flywheel.stages.evaluate.logs.match_tasks import Case, Matching, match_tasks
+from flywheel.stages.evaluate.logs.match_tasks import match_tasks
 from flywheel.stages.evaluate.slices import Gap, case_slices, gaps
 
 SUITE = "served"
@@ -70,7 +70,10 @@ def serve(
     slices = case_slices({name: both[0] for name, both in wanted.items()}, rules)
     units, unit = _units({name: scored[name] for name in wanted})
     have = [name for name in wanted if scored[name][0]]
-    named = {name: _name(cases[name], both) for name, both in attempts.items()}
+    named = {
+        name: next((a.name for side in both for a in side if a.name), cases[name].case_id)
+        for name, both in attempts.items()
+    }
     scores = [
         [
             s
@@ -85,7 +88,7 @@ def serve(
         gaps=gaps(have, {name for name in have if not scored[name][1]}, slices, named),
         only_new=sum(not case.old for case in cases.values()),
         colliding=sorted({_names(sides, task) for task in matching.colliding}),
-        paired_by=_paired_by(matching),
+        paired_by=dict(sorted(Counter(case.by for case in matching.cases if case.old and case.new).items())),
         unit=unit,
         binary=binary,
         graded=graded,
@@ -109,14 +112,6 @@ def _all_of(tasks: Sequence[str], side: Mapping[str, list[Attempt]]) -> list[Att
 
 def _names(sides: tuple[dict[str, list[Attempt]], dict[str, list[Attempt]]], task: str) -> str:
     return next((a.name for side in sides for a in side.get(task, ()) if a.name), task)
-
-
-def _name(case: Case, both: _Both) -> str:
-    return next((a.name for side in both for a in side if a.name), case.case_id)
-
-
-def _paired_by(matching: Matching) -> dict[str, int]:
-    return dict(sorted(Counter(case.by for case in matching.cases if case.old and case.new).items()))
 
 
 # --- scores --------------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ _PROGRAM = ("<command-", "<local-command-", "<bash-", "<system-reminder>", "Cave
 def _sniff(sample: Sample) -> float:
     """Return how many records have what only these files have."""
     if not any(map(_is_message, sample.records)):
-        return 0.9 * _book(sample)
+        return 0.9 * share(sample.records, _is_bookkeeping)
     return share(sample.records, lambda record: _is_message(record) or _is_bookkeeping(record))
 
 
@@ -93,10 +93,6 @@ def _is_bookkeeping(record: Any) -> bool:
         or (named is not None and named in fields)
         or (kind not in _TOLD and "sessionId" in fields and "parentUuid" in fields)
     )
-
-
-def _book(sample: Sample) -> float:
-    return share(sample.records, _is_bookkeeping)
 
 
 def _source(record: Mapping[str, Any], message: Mapping[str, Any], session: str) -> Source:

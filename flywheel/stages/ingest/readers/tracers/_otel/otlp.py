@@ -122,7 +122,11 @@ def _span(fields: Mapping[str, Any], resource: dict[str, Any]) -> Span:
         ok=code in _OK_CODES,
         message=text(first(as_dict(fields.get("status")), _MESSAGES) or first(fields, _MESSAGES)),
         events=[_event(e) for e in as_list(fields.get("events")) if isinstance(e, dict)],
-        links=[_link(e) for e in as_list(fields.get("links")) if isinstance(e, dict)],
+        links=[
+            Link(OTEL.id_of(e, "trace"), OTEL.id_of(e, "id"))
+            for e in as_list(fields.get("links"))
+            if isinstance(e, dict)
+        ],
         server=_code(fields.get("kind")) in _SERVER_KINDS,
     )
 
@@ -152,10 +156,6 @@ def _all_attributes(record: Mapping[str, Any]) -> dict[str, Any]:
 def _event(fields: Mapping[str, Any]) -> SpanEvent:
     ts = _time(first(fields, ("timeUnixNano", "time_unix_nano", "timestamp", "time")))
     return SpanEvent(text(fields.get("name")) or "", ts, _attributes(fields.get("attributes")))
-
-
-def _link(fields: Mapping[str, Any]) -> Link:
-    return Link(OTEL.id_of(fields, "trace"), OTEL.id_of(fields, "id"))
 
 
 def _log(fields: Mapping[str, Any], resource: dict[str, Any]) -> LogRecord:
