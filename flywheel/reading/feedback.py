@@ -94,7 +94,7 @@ def corrected_text(item: Any) -> str | None:
 # What programs that check a run call its outcome, and what its writer may also have put there.
 _CHECKED = ("resolved", "is_resolved", "tests_passed", "all_tests_passed", "verified", "passed")
 _STATED = ("reward", "success", "is_success", "solved", "is_correct", "correct", "score", "outcome", "final_reward")
-_HOLDERS = ("outcome", "result", "evaluation", "eval", "verifier_result", "verifier")
+_HOLDERS = ("outcome", "result", "evaluation", "eval", "verifier_result", "verifier", "execution_result", "run_result")
 _MEASURES = ("rewards", "scores")  # measures by name
 _WORDS = {
     **dict.fromkeys(("success", "succeeded", "successful", "pass", "passed", "resolved", "solved", "correct"), 1.0),

@@ -101,8 +101,10 @@ def put(tmp_path: Path) -> Put:
                                         {"trial_name": "t.2", "is_resolved": False}]}]}, {"n1": 1, "n2": 0}),
         ({"run/agent/log.jsonl": native("n1")}, {"run/result.json": [{"verifier_result": {"rewards": {"tests": 1}}}]},
          {"n1": 1}),
+        ({"run/messages.jsonl": native("n1")},
+         {"run/meta.json": [{"task_name": "t", "execution_result": {"success": True, "error": None}}]}, {"n1": 1}),
     ],
-    ids=["ids", "folders", "names", "map", "trials", "below"],
+    ids=["ids", "folders", "names", "map", "trials", "below", "checked"],
 )  # fmt: skip
 def test_an_outcome_finds_its_conversation(
     logs: dict[str, Any], sidecars: dict[str, Any], found: dict[str, float], put: Put, take: Callable[..., Any]
