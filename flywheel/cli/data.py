@@ -475,11 +475,11 @@ def publish(
     *,
     delta: Annotated[bool, typer.Option("--delta", help="As Delta tables.")] = False,
 ) -> None:
-    """Let other programs open the current tables, without copying a row.
+    """Open the current tables to other programs.
 
-    With --delta a log next to each table's files lists those of its current snapshot: polars, Spark, DuckDB and others
-    read `.flywheel/tables/NAME` as a Delta table, and earlier versions as long as their files exist. Type it again
-    after a build. Never VACUUM or write to these tables from elsewhere.
+    Nothing is copied. With --delta a log next to each table's files lists those of its current snapshot: polars, Spark,
+    DuckDB and others read `.flywheel/tables/NAME` as a Delta table, and earlier versions as long as their files exist.
+    Type it again after a build. Never VACUUM or write to these tables from elsewhere.
     """
     if not delta:
         raise CommandLineError("no form is given", hint="flywheel publish --delta")

@@ -41,7 +41,7 @@ def rewards(ctx: typer.Context) -> None:
 
 
 def _rewards_lines(a: RewardsAnswer) -> list[str]:
-    known = f"{a.known:,} known ({a.audited:,} by audit, {a.verified:,} by a recorded outcome)"
+    known = f"{a.known:,} with a vote, {a.audited:,} audited, {a.verified:,} with a recorded outcome"
     unused = f"{a.provisional:,} not mature yet, {a.suspect:,} with a suspect reward"
     lines = [
         f"episodes {a.episodes:,}: {known}",

@@ -176,8 +176,12 @@ def explain_stage(store: Store, config: Config, name: str) -> list[str]:
     status = next(s for s in statuses(store, config) if s.stage == stage.name)
     if status.state == "fresh":
         lines = [f"{name} is fresh: its inputs, settings, version and extensions are those of its last build."]
+    elif status.state == "never":
+        lines = [f"{name} was never built."]
     else:
-        lines = [f"{name} is {'not built yet' if status.state == 'never' else 'stale'}: {'; '.join(status.why)}."]
+        lines = [f"{name} is stale: {'; '.join(status.why)}."]
+    if store.current("ingest") is None:
+        lines.append("No logs were ingested yet: flywheel ingest LOGS")
     snapshot = store.current(stage.name)
     if snapshot:
         lines.append(f"Last build: snapshot {snapshot.number}, {table_counts(name, status.rows, status.funnel)}.")
