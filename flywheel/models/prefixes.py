@@ -10,6 +10,7 @@ Cost: the tokens of the tree, not of the rows. Memory: the caches along one path
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -133,7 +134,13 @@ def _extend(model: Any, ids: Ids, depth: int, cache: Any) -> None:
 
     piece = torch.tensor([list(ids)], device=model.device)
     places = torch.arange(depth, depth + len(ids), device=model.device)[None]
-    model(input_ids=piece, position_ids=places, past_key_values=cache, use_cache=True, logits_to_keep=1)
+    model(input_ids=piece, position_ids=places, use_cache=True, logits_to_keep=1, **cache_argument(model, cache))
+
+
+def cache_argument(model: Any, cache: Any) -> dict[str, Any]:
+    """Return a cache under the name that the model's `forward` has for it: transformers renamed it in 5.24."""
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    return {"cache" if "cache" in inspect.signature(base.forward).parameters else "past_key_values": cache}
 
 
 def _fork(cache: Any, rows: int) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flywheel.models.memory import Memory
-from flywheel.models.prefixes import LEAST_SHARED, Leaves, plan_saving, walk
+from flywheel.models.prefixes import LEAST_SHARED, Leaves, cache_argument, plan_saving, walk
 from flywheel.records import content_id
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ def _scores(model: Any, rows: Sequence[Row], leaf: Leaves, pad: int, temperature
         ids[i, : len(rest)] = torch.tensor(rest)
     first = min(max(0, len(before) - leaf.depth - 1) for before, _ in rows)
     device = model.device
-    cached = {"past_key_values": leaf.cache} if leaf.cache is not None else {}
+    cached = cache_argument(model, leaf.cache) if leaf.cache is not None else {}
     output = model(
         input_ids=ids.to(device),
         position_ids=torch.arange(leaf.depth, leaf.depth + width, device=device)[None].expand(len(rows), -1),

@@ -16,7 +16,7 @@ from transformers import DynamicCache
 from transformers.cache_utils import Cache, DynamicLayer
 
 from flywheel.models.memory import KeysValues, Memory, Part, depth_of
-from flywheel.models.prefixes import MOST_CELLS, Ids, shared_heads
+from flywheel.models.prefixes import MOST_CELLS, Ids, cache_argument, shared_heads
 
 Noise = Callable[[Sequence[int], torch.Tensor], torch.Tensor]  # of some rows of a batch, by their logits
 
@@ -135,8 +135,8 @@ class _Batch:
         end = self._layers[0].get_seq_length() + ids.shape[1]
         places = (self._mask[:, :end].cumsum(-1) - 1).clamp(min=0)[:, -ids.shape[1] :]
         logits: torch.Tensor = self._model(
-            input_ids=ids, attention_mask=self._mask[:, :end], position_ids=places, past_key_values=self._cache,
-            use_cache=True, logits_to_keep=1,
+            input_ids=ids, attention_mask=self._mask[:, :end], position_ids=places,
+            use_cache=True, logits_to_keep=1, **cache_argument(self._model, self._cache),
         ).logits  # fmt: skip
         return logits[:, -1].float()
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from flywheel.models.prefixes import common_length, plan_saving
+from flywheel.models.prefixes import cache_argument, common_length, plan_saving
 from flywheel.models.scoring import Batches, Draw, plain_log_probs, shared_log_probs
 from hypothesis import given
 from hypothesis import strategies as st
@@ -76,9 +76,11 @@ class _Forgets:
 
     def __init__(self, model: Any) -> None:
         self.model, self.config, self.device, self.dtype = model, model.config, model.device, model.dtype
+        self.get_base_model = model.get_base_model
 
     def __call__(self, **given: Any) -> Any:
-        given.pop("past_key_values", None)
+        for name in cache_argument(self.model, None):
+            given.pop(name, None)
         return self.model(**given)
 
 
