@@ -53,7 +53,7 @@ def readers(config: IngestConfig, project: Path, file: Path | None) -> ReadersAn
     if file is None:
         return ReadersAnswer(readers=rows)
     kind, head = _head(file, config)
-    sample = Sample(file.name, [record.value for record in head if isinstance(record, Record)])
+    sample = Sample(file.name, [record.fields for record in head if isinstance(record, Record)])
     confidence = confidences(sample, loaded)
     ranked = sorted(rows, key=lambda row: (-confidence[row.name], row.name))
     verdict = f"{kind} archive, read member by member" if kind else _verdict(detect(sample, loaded), loaded, head)

@@ -244,7 +244,7 @@ class FileReading:
     def _detect(self, name: str, head: Sequence[Record | Bad]) -> Detection:
         if not head:
             return Detection(TEXT_FILE, 1.0, "empty file")
-        values = [record.value for record in head if isinstance(record, Record)]
+        values = [record.fields for record in head if isinstance(record, Record)]
         return detect(Sample(name, values), self._readers, chosen=self._cfg.format)
 
     def _refused_state(self, source_format: str) -> SourceState:

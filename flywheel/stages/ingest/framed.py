@@ -6,7 +6,7 @@ In: a record's text. Out: its value, or why there is none.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import not_
 from typing import Any, NamedTuple
 
@@ -78,7 +78,8 @@ class Lines(NamedTuple):
 class Record(NamedTuple):
     """One record that is valid JSON.
 
-    `raw` is its text, or None where the file has none (Parquet); `plain`: nothing in it could be an image or a file.
+    `raw` is its text, or None where the file has none (Parquet); `plain`: nothing in it could be an image or a file;
+    `names` are the columns of its table, if it is a row of CSV or TSV.
     """
 
     line: int
@@ -87,6 +88,12 @@ class Record(NamedTuple):
     tags: tuple[str, ...]
     number: int
     plain: bool = False
+    names: Sequence[str] = ()
+
+    @property
+    def fields(self) -> Any:
+        """Its value, with the empty cells of its table as nulls, by which formats are detected."""
+        return {**dict.fromkeys(filter(None, self.names)), **self.value} if self.names else self.value
 
     def bad(self, reason: str, detail: str) -> Bad:
         """Return this record as a refused one."""

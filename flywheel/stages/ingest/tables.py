@@ -1,8 +1,8 @@
 """Tables written as text: CSV and TSV, whose cells may hold JSON and span lines.
 
 In: a stream of bytes. Out: a record a row, under the names of the header, numbered by the row's first line. Cells that
-are JSON, or lists and objects as Python writes them, are opened; an empty cell is null. A row that does not fit
-the header is refused, and the next one follows.
+are JSON, or lists and objects as Python writes them, are opened. An empty cell leaves its field out: a table of rows of
+several kinds has the columns of all. A row that does not fit the header is refused, and the next one follows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LONGEST_LITERAL = 1_000_000
 _CELL = (1 << 31) - 1  # the row is what has a limit
 _WORDS = {
     "content", "text", "value", "input", "output", "answer", "response", "completion", "prompt", "question", "query",
-    "message", "comment", "result", "arguments",
+    "message", "comment", "result", "arguments", "statusMessage", "status_message", "exception", "error",
 }  # fmt: skip
 _NOTHING = dict.fromkeys(("", "null", "NULL", "None", "NaN", "nan", "\\N"))
 _CONSTANTS = {
@@ -114,12 +114,14 @@ def _record(line: int, number: int, names: Sequence[str], cells: Sequence[str], 
     row = dict(zip(names, cells, strict=True))
     try:
         raw.decode()
-        value, tags = storable({name: _value(name, cell) for name, cell in row.items() if name})
+        value, tags = storable(
+            {name: held for name, cell in row.items() if name and (held := _value(name, cell)) is not None}
+        )
     except UnicodeDecodeError:
         return refused(line, "bad_encoding", "a row that is not UTF-8", raw)
     except BadJsonError as error:
         return refused(line, error.reason, error.detail, raw)
-    return Record(line, value, None, tags, number)
+    return Record(line, value, None, tags, number, names=names)
 
 
 def _value(name: str, cell: str) -> Any:

@@ -25,6 +25,7 @@ from flywheel.records import EventKind, canonical_json
 _INFERENCE = {"function_name", "variant_name", "episode_id"}
 _MODEL = {"inference_id", "raw_request", "raw_response"}
 _METRIC = {"target_id", "metric_name", "value"}
+_BOOLEANS = {"true": True, "false": False}  # as a table has them
 _COMMENT = {"target_id", "target_type", "value"}
 _DEMONSTRATION = {"id", "inference_id", "value"}
 _KINDS = (_INFERENCE, _MODEL, _METRIC, _COMMENT, _DEMONSTRATION)
@@ -155,6 +156,7 @@ def _feedback(row: Mapping[str, Any], line: int) -> Iterator[Event]:
 
 def _judgement(row: Mapping[str, Any]) -> tuple[EventKind, dict[str, Any]]:
     value, metric = row.get("value"), text(row.get("metric_name"))
+    value = _BOOLEANS.get(value, value) if metric and isinstance(value, str) else value
     if metric and isinstance(value, bool):
         return EventKind.OUTCOME, {"name": metric, "value": float(value), "scale": [0, 1], "source": "callback"}
     if metric:
@@ -168,5 +170,5 @@ def _judgement(row: Mapping[str, Any]) -> tuple[EventKind, dict[str, Any]]:
 
 
 READER = reader(
-    "tensorzero", 2, "rows of TensorZero's tables", marks=_is_row, refusal="no row of a TensorZero table", read=_read
+    "tensorzero", 3, "rows of TensorZero's tables", marks=_is_row, refusal="no row of a TensorZero table", read=_read
 )

@@ -81,7 +81,7 @@ def _is_answer(inputs: Any, output: Any) -> bool:
 def _run(row: Mapping[str, Any], op: str, attributes: Mapping[str, Any], state: Mapping[str, Any]) -> Run:
     source = _ROW.source(row, attributes) | {"seq": 0 if row.get("parent_id") is None else 1}
     run = _ROW.span({**row, "name": op.rpartition(".")[2]}, source, _error(row.get("exception")))
-    well = state.get("status") == "success" or (run.ended is not None and "exception" in row and run.error is None)
+    well = state.get("status") == "success" or (run.ended is not None and run.error is None)
     return run._replace(ended_well=well or None)
 
 
@@ -170,5 +170,5 @@ def _opinion(name: str, payload: Mapping[str, Any], aim: str, annotator: str | N
 
 
 READER = reader(
-    "weave", 3, "Weave calls and feedback", marks=_CALL | _FEEDBACK, refusal="neither a call nor feedback", read=_read
+    "weave", 4, "Weave calls and feedback", marks=_CALL | _FEEDBACK, refusal="neither a call nor feedback", read=_read
 )
