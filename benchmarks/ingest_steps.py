@@ -30,7 +30,7 @@ import os, sys, tempfile, time
 sys.path.insert(0, os.getcwd())
 from flywheel import Project
 from flywheel.config import Config
-config = Config.model_validate({"ingest": {"workers": 1, "format": sys.argv[2]}})
+config = Config.model_validate({"ingest": {"workers": 1}})
 def seconds():
     with tempfile.TemporaryDirectory() as out:
         started = time.process_time()
@@ -139,12 +139,13 @@ def _seconds(work: Callable[[], Any]) -> float:
     return time.perf_counter() - started
 
 
-def ratio(log: Path, name: str, checkout: Path, runs: int) -> float:
+def ratio(log: Path, checkout: Path, runs: int) -> float:
     """Return the processor time of ingest as a multiple of another checkout's: both in turns, least of `runs` each."""
     least = dict.fromkeys((checkout, Path(__file__).resolve().parents[1]), float("inf"))
     for _ in range(runs):
         for tree in least:
-            command = [sys.executable, "-c", WHOLE, str(log), name]
+            own = tree / ".venv" / "bin" / "python"  # whose entry points are that version's
+            command = [str(own) if own.exists() else sys.executable, "-c", WHOLE, str(log)]
             done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tree)
             least[tree] = min(least[tree], float(done.stdout))
     before, now = least.values()
@@ -167,7 +168,7 @@ def main() -> None:
         for name in chosen.formats:
             log = write(name, chosen.mb, Path(folder))
             if chosen.against:
-                print(f"{name:12}{ratio(log, name, chosen.against.resolve(), chosen.runs):8.2f} of {chosen.against}")
+                print(f"{name:12}{ratio(log, chosen.against.resolve(), chosen.runs):8.2f} of {chosen.against}")
                 continue
             runs = [steps(log) for _ in range(chosen.runs)]
             number = runs[0][1]
