@@ -71,7 +71,9 @@ _TRIGGERS = (
     '"video', "edia_type", "ediaType", "mime", '"blob', "base64", "@@@langfuseMedia", "image.url", "image_url",
     *_MAGIC,
 )  # fmt: skip
-_ANY_TRIGGER = "|".join(map(re.escape, _TRIGGERS))
+# OpenInference names the type of each span's text, `input.mime_type` and `output.mime_type`: by itself it is no trigger.
+_TYPED = ("[^.]mime", r"[^t]\.mime", r"[^u]t\.mime", r"[^p]ut\.mime")
+_ANY_TRIGGER = "|".join([*(re.escape(trigger) for trigger in _TRIGGERS if trigger != "mime"), *_TYPED])
 
 
 def may_hold(raws: Sequence[bytes]) -> list[bool]:

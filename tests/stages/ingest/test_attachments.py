@@ -156,6 +156,13 @@ def test_what_ollama_and_openinference_keep_beside_the_text_is_a_reference() -> 
         assert next(iter(references)) in json.dumps(value)
 
 
+def test_the_type_of_a_spans_text_is_no_image_by_itself() -> None:
+    typed = {"input.mime_type": "text/plain", "output.mime_type": "application/json"}
+    pictured = [{"mime_type": "image/png"}, {"image.mime_type": "image/png"}, {"mimeType": "image/png"}]
+    records = [typed, *({**typed, **more} for more in pictured), {"input": json.dumps(pictured[0])}]
+    assert may_hold([json.dumps(record).encode() for record in records]) == [False, True, True, True, True]
+
+
 def test_the_agents_own_objects_and_texts_are_left_as_they_are() -> None:
     listing = {"role": "tool", "content": json.dumps([{"type": "file", "name": "a.py", "url": "https://x.org/a.py"}])}
     page = {"type": "image", "image": {"type": "external", "external": {"url": "https://x.org/a.png"}}}
