@@ -53,7 +53,7 @@ target_modules = ["q_proj", "k_proj", "v_proj", "o_proj"]
 # The example plugin's suite: the model's calls are executed in the warehouse world.
 suites = ["warehouse"]
 baselines = []  # round 1 is compared with the base model anyway; the base with examples would take another minute
-max_cases = {cases}  # of 101 held-out questions: a second round has the others, and more, for it gains less
+max_cases = {cases}  # of 173 held-out questions: a second round has others, and more, for it gains less
 max_new_tokens = 48
 batch_size = 50
 """
@@ -61,7 +61,7 @@ batch_size = 50
 # From the base a high rate, since a few minutes have to teach everything. From a champion the rate of docs/training.md,
 # and an older row for each new one: a policy that answers is easily made to forget.
 RATES = {1: "sft_learning_rate = 2e-3", 2: "older_rows = 1.0"}
-CASES = {1: 40, 2: 61}
+CASES = {1: 40, 2: 120}
 
 SERVED = ("--world", "sample", "--policy", "champion", "--night", "2", "--tasks", "12")
 GATE_HELD = 3

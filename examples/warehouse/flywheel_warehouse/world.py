@@ -17,19 +17,25 @@ CITIES = ("Lima", "Oslo", "Kyoto", "Cairo", "Quito", "Turin", "Hanoi", "Perth", 
 PRODUCTS = ("lamp", "desk", "chair", "shelf", "clock", "rug", "sofa", "mirror", "stool", "vase", "bench", "frame")
 NEW_CITIES = ("Riga", "Bern", "Doha", "Kyiv", "Baku", "Lodz", "Malmo", "Izmir", "Delhi", "Seoul", "Tokyo", "Miami")
 NEW_PRODUCTS = (
-    "tray",
-    "fan",
-    "plant",
-    "ladder",
-    "basket",
-    "candle",
-    "carpet",
-    "pillow",
-    "bucket",
-    "hook",
-    "bin",
-    "bar",
+    "tray", "fan", "plant", "ladder", "basket", "candle", "carpet", "pillow", "bucket", "hook", "bin", "bar",
+)  # fmt: skip
+LATEST_CITIES = (
+    "Accra",
+    "Bogota",
+    "Cusco",
+    "Dublin",
+    "Genoa",
+    "Haifa",
+    "Leeds",
+    "Lyon",
+    "Nice",
+    "Osaka",
+    "Tunis",
+    "Zagreb",
 )
+LATEST_PRODUCTS = (
+    "kettle", "towel", "pan", "bowl", "broom", "easel", "globe", "radio", "scale", "tent", "toaster", "wagon",
+)  # fmt: skip
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 ORDERS = 240
 RETURNED = 0.2
@@ -143,7 +149,7 @@ def first_questions() -> dict[str, Question]:
 @lru_cache(maxsize=1)
 def questions() -> dict[str, Question]:
     """Return every question of the world by its text: the first ones, then those about what came later."""
-    came_later = {CITIES: NEW_CITIES, PRODUCTS: NEW_PRODUCTS}
+    came_later = {CITIES: NEW_CITIES + LATEST_CITIES, PRODUCTS: NEW_PRODUCTS + LATEST_PRODUCTS}
     later = [make(value) for make, values in FAMILIES.values() for value in came_later.get(values, ())]
     return first_questions() | {question.text: question for question in later}
 
@@ -171,13 +177,18 @@ class World:
             product, quantity = rng.choice(PRODUCTS), rng.randrange(1, 6)
             city, month = rng.choice(CITIES), rng.choice(MONTHS)
             rows.append((number, city, product, month, quantity, quantity * prices[product], rng.random() < RETURNED))
-        for product in NEW_PRODUCTS:  # what came later changes no answer to the first questions
-            prices[product] = rng.randrange(20, 400)
-            self._db.execute("INSERT INTO products VALUES (?, ?, ?)", [product, prices[product], rng.randrange(1, 90)])
-        for number in range(ORDERS, 2 * ORDERS):
-            product, quantity, city = rng.choice(NEW_PRODUCTS), rng.randrange(1, 6), rng.choice(NEW_CITIES)
-            amount, returned = quantity * prices[product], rng.random() < RETURNED
-            rows.append((number, city, product, None, quantity, amount, returned))
+        # What came later changes no answer to the questions before.
+        generations = ((NEW_PRODUCTS, NEW_CITIES), (LATEST_PRODUCTS, LATEST_CITIES))
+        for first, (products, cities) in zip((ORDERS, 2 * ORDERS), generations, strict=True):
+            for product in products:
+                prices[product] = rng.randrange(20, 400)
+                self._db.execute(
+                    "INSERT INTO products VALUES (?, ?, ?)", [product, prices[product], rng.randrange(1, 90)]
+                )
+            for number in range(first, first + ORDERS):
+                product, quantity, city = rng.choice(products), rng.randrange(1, 6), rng.choice(cities)
+                amount, returned = quantity * prices[product], rng.random() < RETURNED
+                rows.append((number, city, product, None, quantity, amount, returned))
         self._db.executemany("INSERT INTO orders VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
     def truth(self, question: Question) -> str:
