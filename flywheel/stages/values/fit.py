@@ -7,6 +7,7 @@ differences between an action and what else was done in its state.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -34,12 +35,14 @@ _COMPARED = 2  # attempts that met a state, below which there is no other to lea
 _ENOUGH = 30  # differences, in as many as a third of it coarse states, from which levels are compared
 _SURE = 3  # standard errors by which a level has to predict another
 _STATES = 20_000  # exact states, and as many of level 1, that the model is fitted on
+_AT_ONCE = 1_000_000  # sums of levels 0 and 1 that are added up together
 _LEAST_BETWEEN = 0.02  # of the variance between actions: tasks of an intent are never quite alike
 _VAGUE = 0.5  # standard deviation of what is assumed of it before
 _ROOM = 0.05  # variance added before differences are weighed: a precise one must not decide alone
 
 
 _CELL = ("level", "state", "action")
+_ROW = [*_CELL, "voter", "task_id"]
 _COUNTED = ("n_1", "total_1", "n_2", "total_2")  # of levels 0 and 1: what the same attempts are of the cells above
 _FIRST = [pl.col(name).first() for name in ("parent_state", "parent_action", "sample_episode", "sample_step")]
 
@@ -52,18 +55,22 @@ class _Observed(NamedTuple):
     states: pl.DataFrame  # state_0, state_1 and state_2 of each
 
 
-def build_values(evidence: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
-    """Return the table `values`; the funnel counts sums of levels 1 and 2."""
-    evidence = evidence.sort("level", "state", "action", "voter", "task_id", nulls_last=False)
-    voters = _by_voter(evidence)
-    often = voters.filter(pl.col("voter").is_not_null() & (pl.col("count") > 1) & (pl.col("level") > 0))
-    cells = _merged(voters)
+def build_values(evidence: pl.DataFrame, funnel: Funnel, at_once: int = _AT_ONCE) -> pl.DataFrame:
+    """Return the table `values`; the funnel counts sums of levels 1 and 2.
+
+    Args:
+        evidence: the rows of all partitions.
+        funnel: counts.
+        at_once: sums that are added up together, which bounds memory and changes no row.
+    """
+    single = evidence.filter(pl.col("level") == LEVELS[-1]).sort(_ROW, nulls_last=False)
+    cells, often = _added_up(evidence, single, at_once)
     shared = cells.filter(pl.col("level") > 0)
     funnel.considered += shared.height
     lonely = pl.col("count").sum().over("level", "state") < _COMPARED
     shared = funnel.drop(shared, lonely, "no other attempt met the state")
     funnel.kept += shared.height
-    single = evidence.filter(pl.col("level") == LEVELS[-1])  # a user's mean would make outcomes look alike
+    # Rows as they came, for a user's mean would make outcomes look alike.
     squares, attempts = (float(single[name].to_numpy().sum()) for name in ("squares", "weight"))
     widest = (squares + WIDEST) / (attempts + 1)
     model = Model(widest=widest)
@@ -77,13 +84,46 @@ def build_values(evidence: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
     return conform(_table(shared, often, model, told, fitted), ActionValue).collect()
 
 
-def _by_voter(evidence: pl.DataFrame) -> pl.DataFrame:
-    """Return sorted sums of all partitions by cell and user, with what the same attempts are of the cells above."""
+def _added_up(evidence: pl.DataFrame, highest: pl.DataFrame, at_once: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return sums by cell, and those of users who met a cell of level 1 or 2 several times; both sorted.
+
+    Exact states lie in states of level 1, so sums are added up for some of these at a time, and of the exact ones only
+    those are kept that the model may be fitted on.
+
+    Args:
+        evidence: of all levels.
+        highest: that of level 2, sorted.
+        at_once: rows of levels 0 and 1 that are added up together.
+    """
+    users = _by_user(highest)
+    wide = users.with_columns(pl.lit(None, pl.Float64).alias(name) for name in _COUNTED)
+    cells, often = [_merged(wide)], [_several(wide)]
+    number = max(math.ceil((evidence.height - highest.height) / at_once), 1)
+    near = pl.when(pl.col("level") == 0).then("parent_state").otherwise("state")
+    homes = evidence.select(pl.when(pl.col("level") < LEVELS[-1]).then(near.hash() % number)).to_series()
+    for place in range(number):
+        voters = _as_above(_by_user(evidence.filter(homes == place).sort(_ROW, nulls_last=False)), users)
+        merged = _merged(voters)
+        cells += [_chosen(merged.filter(pl.col("level") == 0)), merged.filter(pl.col("level") > 0)]
+        often.append(_several(voters))
+    return pl.concat(cells).sort(_CELL), pl.concat(often).sort(*_CELL, "voter")
+
+
+def _by_user(evidence: pl.DataFrame) -> pl.DataFrame:
+    """Return sorted sums of all partitions by cell and user."""
     sums = [pl.col(name).sum() for name in ("count", "weight", "total")]
-    voters = evidence.group_by(*_CELL, "voter", maintain_order=True).agg(*sums, *_FIRST)
-    levels = {level: voters.filter(pl.col("level") == level) for level in LEVELS}
-    often = {level: levels[level].select("state", "action", "voter", "count") for level in LEVELS[1:]}
-    often = {level: users.filter(pl.col("voter").is_not_null()) for level, users in often.items()}
+    return evidence.group_by(*_CELL, "voter", maintain_order=True).agg(*sums, *_FIRST)
+
+
+def _several(users: pl.DataFrame) -> pl.DataFrame:
+    """Return the users who met a cell of level 1 or 2 several times."""
+    return users.filter(pl.col("voter").is_not_null() & (pl.col("count") > 1) & (pl.col("level") > 0))
+
+
+def _as_above(users: pl.DataFrame, highest: pl.DataFrame) -> pl.DataFrame:
+    """Return sums by cell and user of levels 0 and 1, with what the same attempts are of the cells above."""
+    levels = {level: users.filter(pl.col("level") == level) for level in LEVELS[:-1]}
+    often = {1: _several(levels[1]), 2: _several(highest)}
     total = pl.col("total")
     above = levels[1].select("state", "action", "parent_state", "parent_action").unique(["state", "action"])
     above = above.rename({"state": "parent_state", "action": "parent_action", "parent_state": "state_2",
@@ -92,7 +132,7 @@ def _by_voter(evidence: pl.DataFrame) -> pl.DataFrame:
     exact = exact.join(above, on=["parent_state", "parent_action"], how="left", maintain_order="left")
     exact = as_counted(exact, often[2], 2, "weight", total).drop("state_2", "action_2")
     near = as_counted(levels[1], often[2], 2, "weight", total, above="parent_")
-    return pl.concat([exact, near, levels[2]], how="diagonal")
+    return pl.concat([exact, near], how="diagonal")
 
 
 def _merged(voters: pl.DataFrame) -> pl.DataFrame:

@@ -101,6 +101,18 @@ def test_evidence_adds_up_over_any_partition(frames: Make) -> None:
     assert build_values(whole, Funnel()).equals(build_values(pl.concat(halves[::-1]), Funnel()))
 
 
+def test_sums_that_are_added_up_a_few_at_a_time_are_the_same(frames: Make) -> None:
+    rows = crowd(60, good=0.8, bad=0.3)
+    for n, row in enumerate(rows):
+        row["task"], row["user"] = f"t{n // 4}", None if n % 7 == 0 else f"user{n // 9}"
+        row["steps"][0]["user"] = f"{('Cancel', 'Return', 'Send')[n % 3]} order {4000 + n // 4}"
+    evidence = build_evidence(*frames(rows), CFG)
+    whole, few = Funnel(), Funnel()
+    assert build_values(evidence, whole).equals(build_values(evidence, few, at_once=10))
+    assert evidence.filter(pl.col("level") == 0).height > 10
+    assert whole.as_dict() == few.as_dict()
+
+
 def test_a_user_counts_once_in_an_action_however_many_tasks(frames: Make) -> None:
     cells = valued(frames(crowd(40, user="ann"))).cells[1]
     assert set(cells["voters"]) == {1}
