@@ -9,6 +9,10 @@ the clock only mean something on a quiet one. Memory is the largest sum over all
 seed: tasks with 20 attempts, three tools, failures, thumbs, exports, verdicts; the label model is fitted on all
 (`rewards.fit = "always"`).
 
+`python benchmarks/build.py [SIZE ...] --logs`: from log lines instead (tests/scale/world.py), ingest and the stages up
+to `episodes` with them: half of the tasks unnamed, thumbs of three episodes in ten in a file of their own, by the id of
+a call, for `links` to join.
+
 `python benchmarks/build.py SIZE --partitions N --reads`: how often each stage by task reads its tables instead.
 """
 
@@ -29,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import PydanticUndefined
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     import numpy as np
     import polars as pl
@@ -224,29 +228,68 @@ def measure(size: int, workers: int, partitions: int) -> dict[str, Any]:
     from flywheel.store import Store
 
     config = Config.model_validate({"rewards": {"fit": "always"}, "build": {"workers": workers}})
-    spent: dict[str, float] = {}
-    rows: dict[str, int] = {}
     with tempfile.TemporaryDirectory() as folder:
         made = [sys.executable, __file__, "--fill", folder, str(size), "--partitions", str(partitions)]
         subprocess.run(made, check=True)
-        store = Store(Path(folder))
-        watch = Watch()
-        last, began = watch.seconds(), time.monotonic()
+        store, spent = Store(Path(folder)), Spent()
+        build(store, config, Path(folder), stages=select_stages("tasks+"), on_stage=spent.note)
+        return {"size": size, **spent.whole(), "floor": spent.of(lambda: floor(store))}
 
-        def note(status: StageAnswer) -> None:
-            nonlocal last
-            now = watch.seconds()
-            spent[status.stage], last = now - last, now
-            rows.update(status.rows)
 
-        build(store, config, Path(folder), stages=select_stages("tasks+"), on_stage=note)
-        clock = time.monotonic() - began
-        started = watch.seconds()
-        floor(store)
-        return {
-            "size": size, "spent": spent, "rows": rows, "clock": clock, "peak": watch.peak / 1e9,
-            "floor": watch.seconds() - started,
-        }  # fmt: skip
+def measure_logs(size: int, workers: int, partitions: int) -> dict[str, Any]:
+    """Read the logs of so many episodes and build everything; return what `measure` does, and the logs' megabytes."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from flywheel import Project
+    from flywheel.config import Config
+    from tests.scale.world import write_logs
+
+    settings = {
+        "rewards": {"fit": "always"},
+        "build": {"workers": workers, "partitions": partitions},
+        "ingest": {"workers": workers},
+    }
+    os.environ["FLYWHEEL_KEY"] = "benchmark"
+    with tempfile.TemporaryDirectory() as folder:
+        logs, home = Path(folder) / "logs", Path(folder) / "project"
+        write_logs(logs, size)
+        home.mkdir()
+        project, spent = Project(home, config=Config.model_validate(settings)), Spent()
+        answer = project.ingest([logs])
+        spent.add("ingest", {"events": answer.events})
+        project.build(on_stage=spent.note)
+        megabytes = sum(file.stat().st_size for file in logs.iterdir()) / 1e6
+        return {"size": size, **spent.whole(), "floor": spent.of(lambda: floor(project.store)), "mb": megabytes}
+
+
+class Spent:
+    """What each stage took: seconds of processors and rows, and of all together seconds of the clock and memory."""
+
+    def __init__(self) -> None:
+        self._watch = Watch()
+        self._seconds: dict[str, float] = {}
+        self._rows: dict[str, int] = {}
+        self._last, self._began = self._watch.seconds(), time.monotonic()
+
+    def note(self, status: StageAnswer) -> None:
+        """Add a stage that was built now."""
+        self.add(status.stage, status.rows)
+
+    def add(self, name: str, rows: dict[str, int]) -> None:
+        """Add what was done since the last."""
+        now = self._watch.seconds()
+        self._seconds[name], self._last = now - self._last, now
+        self._rows.update(rows)
+
+    def whole(self) -> dict[str, Any]:
+        """Return it all."""
+        clock = time.monotonic() - self._began
+        return {"spent": self._seconds, "rows": self._rows, "clock": clock, "peak": self._watch.peak / 1e9}
+
+    def of(self, work: Callable[[], object]) -> float:
+        """Return the seconds of processors that some work takes."""
+        started = self._watch.seconds()
+        work()
+        return self._watch.seconds() - started
 
 
 def reads(size: int, partitions: int) -> None:
@@ -309,6 +352,7 @@ def main() -> None:
     parser.add_argument("sizes", nargs="*", type=int, default=list(SIZES))
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--partitions", type=int, default=4)
+    parser.add_argument("--logs", action="store_true", help="from log lines instead of stored episodes")
     parser.add_argument("--reads", action="store_true", help="print how often each stage reads its tables instead")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--fill", nargs=2, help=argparse.SUPPRESS)
@@ -318,29 +362,27 @@ def main() -> None:
 
         fill(Store(Path(asked.fill[0]), asked.partitions), int(asked.fill[1]))
     elif asked.one:
-        print(json.dumps(measure(asked.one, asked.workers, asked.partitions)))
+        print(json.dumps((measure_logs if asked.logs else measure)(asked.one, asked.workers, asked.partitions)))
     elif asked.reads:
         for size in asked.sizes:
             reads(size, asked.partitions)
     else:
-        compare(asked.sizes, asked.workers, asked.partitions)
+        more = ["--workers", str(asked.workers), "--partitions", str(asked.partitions)]
+        compare(asked.sizes, more + ["--logs"] * asked.logs)
 
 
-def compare(sizes: list[int], workers: int, partitions: int) -> None:
+def compare(sizes: list[int], more: list[str]) -> None:
     """Print what each size takes, next to the floor and to what the first size predicts."""
     base = 0.0
     for size in sizes:
-        out = subprocess.run(
-            [sys.executable, __file__, "--one", str(size), "--workers", str(workers), "--partitions", str(partitions)],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        row = json.loads(out.stdout)
+        command = [sys.executable, __file__, "--one", str(size), *more]
+        row = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
         total = sum(row["spent"].values())
         base = base or total / size
         print(
             f"{size:,} episodes: {total:.1f} s of processors, {row['clock']:.1f} s of the clock, {row['peak']:.2f} GB; "
             f"{total / size * 1e6:.0f} µs an episode, {total / size / base:.2f} times linear; "
-            f"floor {row['floor']:.2f} s"
+            f"floor {row['floor']:.2f} s" + (f"; {row['mb']:.0f} MB of logs" if "mb" in row else "")
         )
         print("  seconds: " + ", ".join(f"{name} {s:.1f}" for name, s in row["spent"].items()))
         print("  rows: " + ", ".join(f"{name} {n:,}" for name, n in row["rows"].items()))
