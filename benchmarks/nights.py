@@ -66,7 +66,7 @@ RULES = {
 # A first champion acts otherwise than the script that it replaces, and worse: `action_mix` is red every night, until a
 # person has looked and forces a round. No one is there to look, so no window is large enough to be compared.
 UNWATCHED = 1_000_000
-CODE = "0091"  # newest decision that changes what a night does: what an older one's code served is a run of its own
+CODE = "0095"  # newest decision that changes what a night does: what an older one's code served is a run of its own
 KEY = ("world", "arm", "seed", "night", "code")
 
 
@@ -130,7 +130,7 @@ batch_size = {min(self.max_cases, 50)}
 
 
 FULL = Settings("embedded", "auto", 10, (2, 3), 60, 2, 120, (192, 192), 16_000, 120, 96, -1)
-SMALL = Settings("embedded", "auto", 8, (5, 1), 42, 1, 42, (192, 48), 16_000, 56, 60, -1, "sft", (2, 16), 0.5,
+SMALL = Settings("embedded", "auto", 8, (5, 1), 42, 1, 42, (192, 128), 16_000, 56, 60, -1, "sft", (2, 16), 0.5,
                  (2e-3, 1e-3), 0.5, 100)  # fmt: skip
 # A desk's answers have many kinds (refuse, ask, act, tell), and a talk has several of them: more rows, longer ones.
 AT_THE_DESK = replace(SMALL, max_rows=(120, 120), max_tokens=48_000, max_cases=60)

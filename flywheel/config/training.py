@@ -149,6 +149,11 @@ class TrainConfig(Section):
         ge=0,
         description="Rows that earlier rounds were trained on, for each new one; another sample for each start.",
     )
+    rehearse_to: int = Field(
+        default=128,
+        ge=0,
+        description="Rows up to which an SFT round with few new ones is filled with older ones, at most 'max_rows'.",
+    )
     replayed_share: float = Field(
         default=0.5,
         ge=0,

@@ -61,12 +61,14 @@ def new_first(table: pl.DataFrame, key: str, before: Before) -> pl.DataFrame:
     return table.with_columns(older.alias(OLDER)).sort(OLDER, maintain_order=True)
 
 
-def take(table: pl.DataFrame, key: str, cfg: TrainConfig, before: Before, funnel: Funnel) -> pl.DataFrame:
+def take(
+    table: pl.DataFrame, key: str, cfg: TrainConfig, before: Before, funnel: Funnel, fill: int = 0
+) -> pl.DataFrame:
     """Return the rows of a round: the first new ones, and for each of them `train.older_rows` older ones (`new_first`).
 
-    Older ones are of the kinds that the new ones show least, and each start gets another sample. Where fewer than
-    `train.min_rows` are new, the rows are taken in their order: such a round goes over older ones again, and a nightly
-    job waits instead.
+    Older ones are of the kinds that the new ones show least, and each start gets another sample; of a round with few
+    new ones there are more, up to `fill` rows in all. Where fewer than `train.min_rows` are new, the rows are taken in
+    their order: such a round goes over older ones again, and a nightly job waits instead.
     """
     table = table.sort(OLDER, maintain_order=True)
     new, older = table.filter(~pl.col(OLDER)), table.filter(pl.col(OLDER))
@@ -74,7 +76,8 @@ def take(table: pl.DataFrame, key: str, cfg: TrainConfig, before: Before, funnel
         return funnel.drop(table, pl.int_range(pl.len()) >= cfg.max_rows, "over train.max_rows")
     room = min(older.height, math.ceil(cfg.max_rows * cfg.older_rows / (1 + cfg.older_rows)))
     new = funnel.drop(new, pl.int_range(pl.len()) >= max(1, cfg.max_rows - room), "over train.max_rows")
-    wanted = min(math.ceil(cfg.older_rows * new.height), cfg.max_rows - new.height)
+    wanted = max(math.ceil(cfg.older_rows * new.height), fill - new.height if cfg.older_rows else 0)
+    wanted = min(wanted, cfg.max_rows - new.height)
     older = by_task(older, key, sampling_order(older, key, cfg.seed, before.start))
     older = rarest_first(older, new, wanted)
     return pl.concat([new, funnel.drop(older, pl.int_range(pl.len()) >= wanted, ENOUGH)])

@@ -53,7 +53,8 @@ def select_demonstrations(
     table = _various_successes(table, funnel)
     table = with_users(table, "episode_id", users or {}, EDITOR)
     table = cap_users(table, key, known_users(table, funnel), cfg, funnel, before)
-    chosen = take(by_task(table, key, sampling_order(table, key, cfg.seed)), key, cfg, before, funnel)
+    order = sampling_order(table, key, cfg.seed)
+    chosen = take(by_task(table, key, order), key, cfg, before, funnel, cfg.rehearse_to)
     chosen = _with_the_way(chosen, table, key, funnel) if cfg.on_the_way else chosen
     return _rows(chosen, EXAMPLES, ("weight",), funnel)
 

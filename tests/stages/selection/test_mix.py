@@ -52,6 +52,19 @@ def test_a_cap_leaves_room_for_older_rows_as_far_as_there_are_any() -> None:
     assert [len(part) for part in taken(rows(100), many, max_rows=26, older_rows=0.0)[:2]] == [26, 0]
 
 
+def test_a_round_with_few_new_rows_is_filled_with_older_ones() -> None:
+    before = Before(2, {f"r{n:03}" for n in range(80)})
+
+    def sizes(fill: int, **cfg: Any) -> list[int]:
+        funnel, config = Funnel(), TrainConfig(**cfg)
+        found = take(new_first(rows(100), "id", before), "id", config, before, funnel, fill)
+        return [found.filter(pl.col(OLDER) == flag).height for flag in (False, True)]
+
+    assert [sizes(fill) for fill in (0, 20, 50, 300)] == [[20, 6], [20, 6], [20, 30], [20, 80]]
+    assert sizes(50, max_rows=40) == [20, 20], "not over the cap"
+    assert sizes(50, older_rows=0.0) == [20, 0], "whoever wants none has none"
+
+
 def test_without_enough_new_rows_older_ones_are_gone_over_again() -> None:
     before = Before(2, {f"r{n:03}" for n in range(95)})
     new, older, dropped = taken(rows(100), before, min_rows=8)
