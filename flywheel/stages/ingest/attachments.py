@@ -71,7 +71,7 @@ _TRIGGERS = (
     '"video', "edia_type", "ediaType", "mime", '"blob', "base64", "@@@langfuseMedia", "image.url", "image_url",
     *_MAGIC,
 )  # fmt: skip
-# OpenInference names the type of each span, `input.mime_type` and `output.mime_type`: that by itself is no trigger.
+# OpenInference names the type of each span, `input.mime_type` and `output.mime_type`: these say nothing of images.
 _TYPED = ("[^.]mime", r"[^t]\.mime", r"[^u]t\.mime", r"[^p]ut\.mime")
 _ANY_TRIGGER = "|".join([*(re.escape(trigger) for trigger in _TRIGGERS if trigger != "mime"), *_TYPED])
 
