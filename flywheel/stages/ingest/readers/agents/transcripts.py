@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from flywheel.extensions import Sample
+from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event, Source, attempt_of, request, source_of
 from flywheel.reading.feedback import judgements, results
 from flywheel.reading.messages import Message, flat_text, messages
@@ -259,9 +259,25 @@ def _is_any(record: Any) -> bool:
     return bool(_near(as_dict(record), is_begun) or _chats(record))
 
 
+def _is_read(record: Any) -> bool:
+    """Whether a record has a chat, and all of its chats can be read."""
+    try:
+        return bool(_chats(record))
+    except BadRecordError:
+        return False
+
+
+def _is_ours(record: Any) -> bool:
+    """Whether a record has a chat, be it one that cannot be read."""
+    try:
+        return _is_any(record)
+    except BadRecordError:
+        return True
+
+
 def _sniff(sample: Sample) -> float:
     """A file of chats is sure to be ours if one of them has what no other reader knows."""
-    if not (any(map(_chats, sample.records)) and all(map(_is_any, sample.records))):
+    if not (any(map(_is_read, sample.records)) and all(map(_is_ours, sample.records))):
         return 0.0
     return _OWN if any(map(_is_own, sample.records)) else _SHARED
 

@@ -65,7 +65,7 @@ def _sniff(sample: Sample) -> float:
     entries = [entry for record in records for entry in _entries(record)]
     if not entries or any(_talks(entry) for entry in (*records, *(fields for _, fields in entries))):
         return 0.0
-    if any(map(chats_within, records)):
+    if any(map(_chats, records)):
         return 0.0
     told = [entry for entry in entries if results(entry[1])]
     if len(entries) > 1:
@@ -113,6 +113,14 @@ def _id(fields: Mapping[str, Any]) -> str | None:
     return ident(first(fields, _IDS)) or (
         ident(first(fields, _TASKS)) if not isinstance(fields.get("task"), dict) else None
     )
+
+
+def _chats(record: Mapping[str, Any]) -> bool:
+    """Whether a record has a chat, be it one that cannot be read."""
+    try:
+        return bool(chats_within(record))
+    except BadRecordError:
+        return True
 
 
 def _talks(fields: Mapping[str, Any]) -> bool:

@@ -54,6 +54,18 @@ def test_what_is_no_chat_is_refused(records: list[Any], write: Callable[..., Pat
     assert (taken.events.height, taken.quarantined.is_empty()) == (0, False)
 
 
+def test_a_record_with_a_readable_and_an_unreadable_chat_is_refused(
+    write: Callable[..., Path], take: Callable[..., Any]
+) -> None:
+    """Half a record is worse than none: what one of its chats says would be missing without a word."""
+    said = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+    whole = {"id": "t1", "runs": [{"log": said}, {"log": [*said, {"role": "user", "content": "and?"}]}]}
+    half = {"id": "t2", "runs": [{"log": said}, {"log": [*said * 4, {"role": "planner", "content": "p"}]}]}
+    taken = take(write("log.jsonl", [*[whole] * 3, half]), cfg=COUNTING)
+    assert taken.events["source_line"].unique().to_list() == [1, 2, 3]
+    assert taken.quarantined["detail"].to_list() == ["runs[].log: a message has no known role"]
+
+
 def test_a_number_alone_is_the_score_of_what_is_in_its_folder(tmp_path: Path, take: Callable[..., Any]) -> None:
     for task in ("a", "b"):
         (tmp_path / task).mkdir()
