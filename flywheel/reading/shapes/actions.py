@@ -21,6 +21,7 @@ _BEHIND = ("next_observation", "next_obs", "execution_result", "env_feedback", "
 _SEEN = ("observation", "result", "output")
 _SAID = ("response", "raw_prediction", "raw_response", "model_response", "llm_output", "model_output", "reasoning",
          "thought", "thoughts", "think", "reason", "rationale", "plan")  # fmt: skip
+_THOUGHTS = ("thinking", "evaluation_previous_goal", "memory")  # of a browser's agent, next to what it will do
 _SHOWS = {"observation", "screenshot", "screenshot_file", "screenshot_path", "axtree", "axtree_txt",
           "accessibility_tree", "next_observation", "next_obs", "pruned_html"}  # fmt: skip
 _ACTING = {*_ACTIONS, "model_output"}
@@ -103,8 +104,10 @@ def _opened(step: Mapping[str, Any]) -> Mapping[str, Any]:
 def _several(step: Mapping[str, Any], position: int) -> Iterator[Turn]:
     """Yield a step of several actions with what came of each."""
     words = text(first(step, ("next_goal", "thinking", "thought", *_SAID)))
+    thoughts = [said for name in _THOUGHTS if (said := text(step.get(name))) and said != words]
     calls = [{"id": f"step_{position}_{n}", **_called(action)} for n, action in enumerate(step["action"])]
-    yield {"role": "assistant", "content": words, "tool_calls": calls}
+    reasoning = {"reasoning": "\n".join(thoughts)} if thoughts else {}
+    yield {"role": "assistant", "content": words, "tool_calls": calls, **reasoning}
     for call, result in zip(calls, map(as_dict, step["result"]), strict=False):
         error = text(result.get("error"))
         shown = error or _shown(first(result, ("extracted_content", "content", "text")))

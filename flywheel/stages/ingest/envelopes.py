@@ -43,6 +43,7 @@ _DEEPEST = 5
 _MOST_SINGLY = 200
 _OF_A_SHAPE = 5
 _MOST_BYTES = 64_000_000
+_BESIDE = ("run_result",)  # reads files next to logs: single lines of a log that look like it are none
 _PROGRAM = "other lines of a program's log"
 _MALFORMED = "a record among a program's lines that has the fields of its others but is not one of"
 _TAGS: Mapping[str, Callable[[Any], Any]] = {
@@ -146,16 +147,15 @@ def _inside(name: str, values: list[Any], readers: Mapping[str, Reader]) -> Reco
         tags = "dynamo" if "Item" in path or "NewImage" in path else _tagged(inner)
         inner = [_untagged(item, _DIALECTS[tags]) for item in inner] if tags else inner
         sure = _detected(name, inner, readers)
-        if sure is None:
+        others = sure is None
+        if others:
             single = [item for item in _each_shape(inner) if _detected(name, [item], readers) is not None]
             sure = _detected(name, single, readers) if single else None
-            if sure is not None:
-                marks = _marks(readers[sure.format], inner)
-                found.append(Recognised(sure, Envelope(path, sifts=True, tags=tags, marks=marks)))
-        else:
-            sifts = _is_line(path) and _knows_each(readers[sure.format], inner)
-            marks = _marks(readers[sure.format], inner) if sifts else frozenset()
-            found.append(Recognised(sure, Envelope(path, sifts=sifts, tags=tags, marks=marks)))
+        if sure is None or ((others or _is_line(path)) and sure.format in _BESIDE):
+            continue
+        sifts = others or (_is_line(path) and _knows_each(readers[sure.format], inner))
+        marks = _marks(readers[sure.format], inner) if sifts else frozenset()
+        found.append(Recognised(sure, Envelope(path, sifts=sifts, tags=tags, marks=marks)))
     return max(found, key=lambda one: one.detection.confidence, default=None)
 
 

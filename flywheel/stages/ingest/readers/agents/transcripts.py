@@ -20,6 +20,7 @@ from flywheel.reading.shapes import schemas
 from flywheel.reading.shapes.actions import are_steps, earned, goal_of
 from flywheel.reading.shapes.chats import chat, has_calls, is_begun, is_chat, is_common
 from flywheel.reading.shapes.places import Found, chats_within
+from flywheel.reading.shapes.whole import whole
 from flywheel.reading.usage import token_counts
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, present, text, when
 from flywheel.stages.ingest.readers.benchmarks.trainer_dumps import turn_messages
@@ -145,8 +146,8 @@ def _read(record: Mapping[str, Any]) -> Iterator[Event]:
     """Yield the events of a record's chats, or of one in which none has answered yet."""
     begun = [Found((name, ""), items, (record,)) for name, items in _near(record, is_begun)]
     chats = _chats(record) or begun
-    for found in chats:
-        yield from _chat(record, found, found.name if len(chats) > 1 else "")
+    named = ((found, found.name if len(chats) > 1 else "") for found in chats)
+    yield from whole(record, (event for found, name in named for event in _chat(record, found, name)))
 
 
 def _chat(record: Mapping[str, Any], found: Found, name: str) -> Iterator[Event]:
@@ -284,7 +285,7 @@ def _sniff(sample: Sample) -> float:
 
 READER = reader(
     "transcripts",
-    3,
+    4,
     "chats of any program, one a record",
     sniff=_sniff,
     needs=_is_any,

@@ -66,6 +66,29 @@ def test_a_record_with_a_readable_and_an_unreadable_chat_is_refused(
     assert taken.quarantined["detail"].to_list() == ["runs[].log: a message has no known role"]
 
 
+TALK = [{"role": "user", "content": "Where is it?"}, {"role": "assistant", "content": "On its way to the depot."}]
+ROWS = [
+    {"id": n, "user_message": f"Where is my parcel {n}, please?", "response": f"Parcel {n} is late.", "action": "Looked up"}
+    for n in range(3)
+]
+BESIDE = {"conversation": TALK, "final_answer": "The parcel has been at the depot since noon."}
+WITHIN = {"dialog": [*TALK, {"role": "user", "content": "Since when?", "tool_output": {"observation": "since noon, it says there"}}]}
+COPIED = {"conversation": TALK, "result": {"final_answer": " On its way\nto the depot."}, "expected_answer": "At the depot, since noon."}
+
+
+@pytest.mark.parametrize(
+    ("records", "place"),
+    [(ROWS, "user_message"), ([BESIDE], "final_answer"), ([WITHIN], "dialog[].tool_output.observation"), ([COPIED], "")],
+)
+def test_what_is_said_beside_what_is_read_refuses_the_record(
+    records: list[Any], place: str, write: Callable[..., Path], take: Callable[..., Any]
+) -> None:
+    taken = take(write("log.jsonl", records), cfg=COUNTING)
+    refused = [f"{place} has words of the talk that would not be read with the rest"] if place else []
+    assert taken.quarantined["detail"].unique().to_list() == refused if refused else taken.quarantined.is_empty()
+    assert (taken.events.height > 0, taken.adds_up()) == (not refused, True)
+
+
 def test_a_number_alone_is_the_score_of_what_is_in_its_folder(tmp_path: Path, take: Callable[..., Any]) -> None:
     for task in ("a", "b"):
         (tmp_path / task).mkdir()
