@@ -18,7 +18,7 @@ from flywheel.reading.events import source_of
 from flywheel.reading.messages import Message
 from flywheel.reading.shapes.actions import are_steps
 from flywheel.reading.shapes.chats import chat, is_chat
-from flywheel.reading.values import as_dict, as_list
+from flywheel.reading.values import as_dict, as_list, ident
 
 _DEEPEST = 6  # objects and lists around a chat
 _MOST = 2000  # chats of a record; one with more is none of ours
@@ -164,6 +164,9 @@ def _joined(found: Sequence[Found]) -> list[Found]:
     for _, group in groupby(found, key=lambda one: one.pattern):
         runs = list(group)
         sessions = {source_of(*run.around[:1])["conversation_id"] for run in runs}
+        if len({ident(run.around[0].get("id")) for run in runs} - {None}) == len(runs):  # chats, each of its own name
+            chats += runs
+            continue
         is_marked = any(as_dict(m).get(name) for name in _PAST for run in runs for m in run.items)
         if len(runs) == 1 or not (is_marked or (len(sessions) == 1 and None not in sessions)):
             chats += runs

@@ -21,7 +21,7 @@ from flywheel.reading.shapes.actions import are_steps
 from flywheel.reading.shapes.chats import chat, facts_of, is_begun, is_call_alone, speaks
 from flywheel.reading.shapes.entries import Entry, entry_of, run_totals
 from flywheel.reading.shapes.whole import whole
-from flywheel.reading.shapes.wrapped import lowered
+from flywheel.reading.shapes.wrapped import is_exchange, lowered
 from flywheel.reading.usage import token_counts
 from flywheel.reading.values import as_dict, count, embedded, first, ident, picked, present, text
 from flywheel.records import EventKind
@@ -74,6 +74,8 @@ def _is_notice(record: Any) -> bool:
 def _is_said(record: Any) -> bool:
     """Whether the agent speaks in a record, and does not only call."""
     entry = entry_of(record)
+    if is_exchange(record):  # one that has an id of its own may be alone, and not one of a chat
+        return _named(record) is not None or not any(str(name).lower().endswith("id") for name in record)
     return speaks(record) == "assistant" if entry is None else entry.kind == "words"
 
 

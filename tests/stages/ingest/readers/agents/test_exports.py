@@ -26,6 +26,7 @@ REFUSED = {
     "lm-eval, logged samples",
     "LM Studio, a conversation",
     "promptfoo, results of an evaluation",
+    "Rows of unrelated interactions",
 }
 
 
