@@ -32,7 +32,7 @@ def trace() -> Export:
     """A step names a tool as its action and has what the tool was given in a field of its own; no request is logged."""
     files = {}
     for talk in SERIAL:
-        acts = [(act.text, *act.calls) for act in talk.acts if act.calls]
+        acts = [(act.text, act.calls[0]) for act in talk.acts if act.calls]
         files[f"{talk.id}/agent_trace.json"] = [
             {"step": n, "thought": text, "action": call.name, "action_input": call.args, "result": call.result}
             for n, (text, call) in enumerate(acts, 1)
@@ -62,9 +62,21 @@ def conversations() -> Export:
     return Export({"data/conversations.json": {"conversations": chats}}, told(TALKS, Says()))
 
 
+@export(5, "Conversations by user and id")
+def by_user() -> Export:
+    """A map of users holds maps of their conversations; two of these begin alike, and are two all the same."""
+    short = Talk("talk-c", "task-b", TALKS[1].turns[:3], solved=True)
+    long = Talk("talk-d", "task-b", (*TALKS[1].turns, "Thanks.", Act("You are welcome.")), solved=True)
+    users = {
+        f"u-{user}": {talk.id: {"id": talk.id, "userId": f"u-{user}", "title": "New", "messages": openai(talk)}}
+        for user, talk in (("one", short), ("two", long))
+    }
+    return Export({"data/conversations.json": users}, told([short, long]))
+
+
 @export(5, "Rows of unrelated interactions")
 def interactions() -> Export:
-    """A help desk's rows, each with an id of its own and an `action` that is no tool's: no conversation, and refused."""
+    """A help desk's rows, each with an id of its own and an `action` that names no tool: no conversation, refused."""
     answers = [
         (talk.asked, act.text)
         for talk in TALKS

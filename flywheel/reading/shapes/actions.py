@@ -120,15 +120,15 @@ def _several(step: Mapping[str, Any], position: int) -> Iterator[Turn]:
         }
 
 
-def _called(action: Any, beside: Any = None) -> dict[str, Any]:
+def _called(action: Any, inputs: Any = None) -> dict[str, Any]:
     """Return the tool and arguments of an action: an object may name its own, a text is the argument of one tool.
 
     Args:
         action: what a step calls its action.
-        beside: the action's input, where the step has it in a field of its own: then the action is a tool's name.
+        inputs: the action's input, where the step has it in a field of its own: then the action is a tool's name.
     """
-    if beside is not None and isinstance(action, str):
-        given = embedded(beside)
+    if inputs is not None and isinstance(action, str):
+        given = embedded(inputs)
         return {"name": action, "arguments": given if isinstance(given, dict) else {"input": given}}
     opened = embedded(action) if isinstance(action, str) and action.lstrip().startswith("{") else action
     fields = as_dict(opened)

@@ -100,7 +100,7 @@ def _history(found: Found) -> list[Message]:
 
 
 def shown_path(path: Iterable[str]) -> str:
-    """Return the path of names to a place, without positions; names that are no identifiers may be private data."""
+    """Return the path of names to a place, without positions; other names than identifiers may be private data."""
     shown = "".join("[]" if part.isdecimal() else f".{_shown(part)}" for part in path)
     return shown.replace("[][]", "[]").lstrip(".") or "the record"
 
@@ -138,7 +138,10 @@ def _is_copy(n: int, spoken: Sequence[tuple[Found, list[Message]]]) -> bool:
 
 
 def _are_near(one: Found, other: Found) -> bool:
-    """Whether two chats are of one object: of the same attempt, where there are several."""
+    """Whether two chats are of one object: of the same attempt, where there are several, and not of two with names."""
+    names = {ident(found.around[0].get("id")) for found in (one, other)}
+    if len(names) > 1 and None not in names:
+        return False
     places = [tuple(part for part in found.path if part.isdecimal()) for found in (one, other)]
     return places[0] == places[1]
 

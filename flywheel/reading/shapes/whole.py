@@ -1,4 +1,4 @@
-"""Whether a record of any program was read as a whole: what is said in it must be in its events.
+"""Whether a record of any program was read as a whole: its words must be in its events.
 
 In: a record whose shape was guessed, and the events made of it. Out: these events, or a refusal with the path of the
 first words of a talk that none of them holds. Words are texts in fields named after what people, agents and tools say
@@ -44,7 +44,7 @@ def whole(record: Mapping[str, Any], events: Iterable[Event]) -> list[Event]:
     """Return the events of a record.
 
     Raises:
-        BadRecordError: more is said in the record than in them.
+        BadRecordError: the record has more of the talk than they do.
     """
     made = list(events)
     if made and (path := _unread(record, made)):

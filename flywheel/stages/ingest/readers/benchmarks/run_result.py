@@ -133,7 +133,7 @@ def _chats(record: Mapping[str, Any]) -> bool:
 
 
 def _talks(fields: Mapping[str, Any]) -> bool:
-    """Whether an object holds a talk, or is a call of a tool with what became of it."""
+    """Whether an object holds a talk, or is a call of a tool with its result."""
     talks = any(isinstance(fields.get(key), list | dict) and fields[key] for key in _TALKS)
     return talks or (text(first(fields, _TOOLS)) is not None and not fields.keys().isdisjoint(_GIVEN))
 
