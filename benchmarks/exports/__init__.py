@@ -1,10 +1,11 @@
 """Exports of systems that flywheel has no reader of its own for, each with what is in it, counted by hand.
 
 They are written after the shapes that the systems publish: their source, their documentation, or files that public
-repositories hold. Set 1 was written and measured before the mends by it, set 2 after those and before its own.
+repositories hold. Set 1 was written and measured before the mends by it, set 2 after those and before its own;
+set 5 holds what was mended after real logs, and was never unseen.
 """
 
-from benchmarks.exports import apis, benches, clients, fourth, frameworks, third, voices
+from benchmarks.exports import apis, benches, clients, fifth, fourth, frameworks, third, voices
 from benchmarks.exports.story import EXPORTS, Export, Lines, Told
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "apis",
     "benches",
     "clients",
+    "fifth",
     "fourth",
     "frameworks",
     "third",

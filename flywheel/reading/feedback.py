@@ -99,6 +99,8 @@ _STATED = (
     "cumulative_reward", "total_reward", "final_score", "task_success",
     "utility", "goal_accuracy", "agent_goal_accuracy",
 )  # fmt: skip
+_COUNTED = {*_CHECKED, *(name for name in _STATED if "success" in name), "solved", "is_correct", "correct", "win", "won"}
+# Of these a number above 1 is how many of a whole benchmark did, not how a run ended.
 _HOLDERS = (
     "outcome", "result", "evaluation", "eval", "verifier_result", "verifier", "execution_result", "run_result",
     "analysis", "call_analysis", "summary_info",
@@ -145,6 +147,8 @@ def by_name(record: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 def _result(name: str, given: Any, by: str) -> Result | None:
     value = _WORDS.get(given.strip().lower()) if isinstance(given, str) else None
     value = number(given) if value is None else value
+    if value is not None and value > 1 and name in _COUNTED:
+        return None
     return Result(name, value, by) if value is not None else None
 
 

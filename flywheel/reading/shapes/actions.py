@@ -16,11 +16,13 @@ from flywheel.reading.values import as_dict, as_list, embedded, first, number, t
 Turn = dict[str, Any]
 
 _ACTIONS = ("action", "action_str", "action_code", "executed_action", "act", "model_action")
+_INPUTS = ("action_input", "actionInput", "action_args", "action_arguments", "action_parameters")
 _BEFORE = ("axtree", "axtree_txt", "accessibility_tree", "a11y_tree", "pruned_html", "dom", "state", "obs")
 _BEHIND = ("next_observation", "next_obs", "execution_result", "env_feedback", "feedback", "tool_output")
 _SEEN = ("observation", "result", "output")
 _SAID = ("response", "raw_prediction", "raw_response", "model_response", "llm_output", "model_output", "reasoning",
          "thought", "thoughts", "think", "reason", "rationale", "plan")  # fmt: skip
+_THOUGHTS = ("thinking", "evaluation_previous_goal", "memory")  # of a browser's agent, next to what it will do
 _SHOWS = {"observation", "screenshot", "screenshot_file", "screenshot_path", "axtree", "axtree_txt",
           "accessibility_tree", "next_observation", "next_obs", "pruned_html"}  # fmt: skip
 _ACTING = {*_ACTIONS, "model_output"}
@@ -85,7 +87,7 @@ def turns_of_step(step: Mapping[str, Any], position: int) -> Iterator[Turn]:
             yield {"role": "tool", "tool_call_id": f"step_{position - 1}", "content": shown}
         else:
             yield {"role": "context", "name": "observation", "content": shown}
-    call = {"id": f"step_{position}", **_called(step[acts])}
+    call = {"id": f"step_{position}", **_called(step[acts], first(step, _INPUTS))}
     yield {"role": "assistant", "content": text(first(step, _SAID)), "tool_calls": [call]}
     behind = (
         first(step, _BEHIND) if first(step, _BEHIND) is not None else step[seen] if seen and not is_before else None
@@ -103,8 +105,10 @@ def _opened(step: Mapping[str, Any]) -> Mapping[str, Any]:
 def _several(step: Mapping[str, Any], position: int) -> Iterator[Turn]:
     """Yield a step of several actions with what came of each."""
     words = text(first(step, ("next_goal", "thinking", "thought", *_SAID)))
+    thoughts = [said for name in _THOUGHTS if (said := text(step.get(name))) and said != words]
     calls = [{"id": f"step_{position}_{n}", **_called(action)} for n, action in enumerate(step["action"])]
-    yield {"role": "assistant", "content": words, "tool_calls": calls}
+    reasoning = {"reasoning": "\n".join(thoughts)} if thoughts else {}
+    yield {"role": "assistant", "content": words, "tool_calls": calls, **reasoning}
     for call, result in zip(calls, map(as_dict, step["result"]), strict=False):
         error = text(result.get("error"))
         shown = error or _shown(first(result, ("extracted_content", "content", "text")))
@@ -116,8 +120,16 @@ def _several(step: Mapping[str, Any], position: int) -> Iterator[Turn]:
         }
 
 
-def _called(action: Any) -> dict[str, Any]:
-    """Return the tool and arguments of an action: an object may name its own, a text is the argument of one tool."""
+def _called(action: Any, inputs: Any = None) -> dict[str, Any]:
+    """Return the tool and arguments of an action: an object may name its own, a text is the argument of one tool.
+
+    Args:
+        action: what a step calls its action.
+        inputs: the action's input, where the step has it in a field of its own: then the action is a tool's name.
+    """
+    if inputs is not None and isinstance(action, str):
+        given = embedded(inputs)
+        return {"name": action, "arguments": given if isinstance(given, dict) else {"input": given}}
     opened = embedded(action) if isinstance(action, str) and action.lstrip().startswith("{") else action
     fields = as_dict(opened)
     if not fields:

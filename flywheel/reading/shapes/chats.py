@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from flywheel.extensions import BadRecordError
 from flywheel.reading.messages import ROLES, Message, flat_text, with_origins
 from flywheel.reading.shapes.actions import are_steps, is_step, turns_of_step
 from flywheel.reading.shapes.entries import Entry, entry_of
@@ -264,13 +265,19 @@ def is_common(items: Any) -> bool:
 
 
 def turns_in(item: Any) -> list[Turn]:
-    """Return the turns of one message."""
+    """Return the turns of one message.
+
+    Raises:
+        BadRecordError: it has words and no known role.
+    """
     if (entry := entry_of(item)) is not None:
         return [] if entry.kind == "passing" else [entry.turn]
     if as_dict(item).get("object") == RUN_STEP:
         return turns_of_run_step(item)
     plain = _plain(as_dict(item))
     role = _speaker(plain)
+    if role is None and first(plain, _WORDS):
+        raise BadRecordError("bad_record", "a message has no known role")
     if role is None or plain.get("type") in _NOTICES:
         return []
     known = _with_results(role, item, plain)

@@ -9,7 +9,7 @@ is next to it, none is read: it is a part of one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from flywheel.reading.events import source_of
 from flywheel.reading.messages import Message
 from flywheel.reading.shapes.actions import are_steps
 from flywheel.reading.shapes.chats import chat, is_chat
-from flywheel.reading.values import as_dict, as_list
+from flywheel.reading.values import as_dict, as_list, ident
 
 _DEEPEST = 6  # objects and lists around a chat
 _MOST = 2000  # chats of a record; one with more is none of ours
@@ -27,6 +27,7 @@ _ASKED = {
     "model_input_messages", "tools", "config", "system", "choices", "candidates", "generations",
     "content", "parts",
 }  # fmt: skip
+_LONGEST_NAME = 40  # of a field, in a message
 _STEP = ("steps", "*")
 _STEPS = (_STEP, ("turns", "*"))  # what holds a chat as it was at one step: its reward and id are not the attempt's
 _PAIRED = ({"input", "inputs", "request"}, {"output", "outputs", "response"})  # of a call or a span: neither is a chat
@@ -53,11 +54,15 @@ class Found(NamedTuple):
 
 
 def chats_within(record: Mapping[str, Any]) -> list[Found]:
-    """Return the chats at any depth of a record, without those that another one holds too."""
+    """Return the chats at any depth of a record, without those that another one holds too.
+
+    Raises:
+        BadRecordError: one of them cannot be read; without it the others are a part of the record.
+    """
     lists = list(islice(_lists(record, (), (record,)), _MOST + 1))
     if len(lists) > _MOST:
         return []
-    spoken = [(found, history) for found in lists if (history := _history(found.items))]
+    spoken = [(found, history) for found in lists if (history := _history(found))]
     grown = _grown(spoken)
     whole = [(found, history) for n, (found, history) in enumerate(grown) if not _is_copy(n, grown)]
     is_whole = all(are_steps(found.items) or any(m["role"] != "assistant" and m["role"] != "tool" for m in history)
@@ -87,11 +92,22 @@ def _lists(place: Any, path: tuple[str, ...], around: tuple[Mapping[str, Any], .
             yield from _lists(held, (*path, name), (held, *around) if isinstance(held, dict) else around)
 
 
-def _history(items: list[Any]) -> list[Message]:
+def _history(found: Found) -> list[Message]:
     try:
-        return chat(items)[0]
-    except BadRecordError:
-        return []
+        return chat(found.items)[0]
+    except BadRecordError as error:
+        raise BadRecordError(error.reason, f"{shown_path(found.path)}: {error.detail}") from None
+
+
+def shown_path(path: Iterable[str]) -> str:
+    """Return the path of names to a place, without positions; other names than identifiers may be private data."""
+    shown = "".join("[]" if part.isdecimal() else f".{_shown(part)}" for part in path)
+    return shown.replace("[][]", "[]").lstrip(".") or "the record"
+
+
+def _shown(name: str) -> str:
+    plain = name.isascii() and name.replace("-", "_").isidentifier() and len(name) <= _LONGEST_NAME
+    return name if plain else "*"
 
 
 def _grown(spoken: Sequence[tuple[Found, list[Message]]]) -> list[tuple[Found, list[Message]]]:
@@ -122,7 +138,10 @@ def _is_copy(n: int, spoken: Sequence[tuple[Found, list[Message]]]) -> bool:
 
 
 def _are_near(one: Found, other: Found) -> bool:
-    """Whether two chats are of one object: of the same attempt, where there are several."""
+    """Whether two chats are of one object: of the same attempt, where there are several, and not of two with names."""
+    names = {ident(found.around[0].get("id")) for found in (one, other)}
+    if len(names) > 1 and None not in names:
+        return False
     places = [tuple(part for part in found.path if part.isdecimal()) for found in (one, other)]
     return places[0] == places[1]
 
@@ -148,6 +167,9 @@ def _joined(found: Sequence[Found]) -> list[Found]:
     for _, group in groupby(found, key=lambda one: one.pattern):
         runs = list(group)
         sessions = {source_of(*run.around[:1])["conversation_id"] for run in runs}
+        if len({ident(run.around[0].get("id")) for run in runs} - {None}) == len(runs):  # chats, each of its own name
+            chats += runs
+            continue
         is_marked = any(as_dict(m).get(name) for name in _PAST for run in runs for m in run.items)
         if len(runs) == 1 or not (is_marked or (len(sessions) == 1 and None not in sessions)):
             chats += runs

@@ -19,8 +19,11 @@ Item = dict[str, Any]
 _ENUMS = {"Text": "text", "Thinking": "thinking", "ToolUse": "tool_use", "tool_uses": "tool_use"}
 _RESULTS = ("tool_results", "tool_use_results")
 _AGENTS = {"agent", "assistant", "ai_agent", "human_agent_on_behalf_of_ai_agent"}
+_ASKED = ("user", "human", "user_message", "userMessage", "user_input", "user_query", "human_message")
+_ANSWERED = ("assistant", "bot", "ai", "response", "reply", "bot_response", "botResponse", "assistant_response",
+             "ai_response", "agent_response", "assistant_message", "bot_message")  # fmt: skip
 _HELD = {"toolsCalled", "tools_called"}  # of a message with a role; a row's parts are text
-_WRAPS = {*_HELD, "parts", "user", "part", "source", "response", "toolCallStates", "isCreatedByUser"}
+_WRAPS = {*_HELD, *_ASKED, "parts", "user", "part", "source", "response", "toolCallStates", "isCreatedByUser"}
 _ABOUT = ("timestamp", "creation_utc", "created_at", "modelId", "model")
 
 
@@ -124,6 +127,28 @@ def _pair(item: Item) -> Iterator[Item]:
         yield {"role": "assistant", "content": text(held.get("content")) or None, "tool_calls": calls, **about}
 
 
+def _exchange(item: Item) -> Iterator[Item]:
+    """Yield what a user wrote and what was answered, which are fields of one object, with the calls in between."""
+    said, answered = first(item, _ASKED), [item[name] for name in _ANSWERED if item.get(name) is not None]
+    if "role" in item or not isinstance(said, str) or len(answered) != 1 or not isinstance(answered[0], str):
+        return
+    about = {name: item[name] for name in _ABOUT if item.get(name) is not None}
+    yield {"role": "user", "content": said, **about}
+    made = [as_dict(call) for call in as_list(item.get("tool_calls"))]
+    if made:
+        yield {"role": "assistant", "content": None, "tool_calls": made, **about}
+        for call in made:
+            if (given := first(call, ("result", "output"))) is not None:
+                own = first(call, ("tool_call_id", "id"))
+                yield {"role": "tool", "tool_call_id": own, "content": given, **about}
+    yield {"role": "assistant", "content": answered[0], **about}
+
+
+def is_exchange(item: Any) -> bool:
+    """Whether an object is what a user wrote and what was answered, in fields of its own."""
+    return isinstance(item, dict) and any(_exchange(item))
+
+
 def _line(item: Item) -> Iterator[Item]:
     """Yield the message of which a line is one part."""
     part = as_dict(item.get("part"))
@@ -205,4 +230,4 @@ def _in_small(value: Any) -> Any:
     return {k[:1].lower() + k[1:]: v if k in ("Arguments", "Result") else _in_small(v) for k, v in value.items()}
 
 
-_RULES = (_row, _ran, _stated, _by_whom, _enum, _pair, _line, _sourced, _request, _spoken)
+_RULES = (_row, _ran, _stated, _by_whom, _enum, _pair, _exchange, _line, _sourced, _request, _spoken)

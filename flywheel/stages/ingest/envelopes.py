@@ -4,7 +4,8 @@ In: the records of a file that no reader knows. Out: the records inside, where s
 container's log (`{"log": "{...}"}`), a log event of a cloud, a document of a search engine, a message of a queue, with
 numbers and dates as MongoDB and DynamoDB tag them. Envelopes are found by the places that transports use and by what is
 in them, up to five deep. An object with words of its own next to the place is none: half a record is worse than
-none. A line of a program's log that its reader does not know is passed over and counted.
+none. A line of a program's log that its reader does not know is passed over and counted, but one with the fields of
+the records that it knows is a malformed one of them, and refused.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ _DEEPEST = 5
 _MOST_SINGLY = 200
 _OF_A_SHAPE = 5
 _MOST_BYTES = 64_000_000
+_BESIDE = ("run_result",)  # reads files next to logs: single lines of a log that look like it are none
 _PROGRAM = "other lines of a program's log"
+_MALFORMED = "a record among a program's lines that has the fields of its others but is not one of"
 _TAGS: Mapping[str, Callable[[Any], Any]] = {
     "$oid": str,
     "$numberInt": int,
@@ -67,12 +70,14 @@ _TAG_MARKS = (b'"$number', b'"$oid"')
 class Envelope(NamedTuple):
     """Where a file's records are: names that lead there, `*` for each element of a list.
 
-    `sifts`: other records than the reader's are between them; `tags`: how their numbers and dates are tagged, if so.
+    `sifts`: other records than the reader's are between them; `tags`: how their numbers and dates are tagged, if so;
+    `marks`: the fields by which a record that the reader does not know is a malformed one of its own.
     """
 
     path: tuple[str, ...] = ()
     sifts: bool = False
     tags: str = ""
+    marks: frozenset[str] = frozenset()
 
     @property
     def has_many(self) -> bool:
@@ -117,7 +122,7 @@ def recognised(
 
 def _outranks(inner: Recognised, direct: Detection) -> bool:
     """Whether what is inside is meant, where a reader that looks deep knows the whole: it would leave parts out."""
-    path, sifts, _ = inner.envelope or Envelope()
+    path, sifts = (inner.envelope or Envelope())[:2]
     if sifts:
         return False
     if _EACH in path:  # a page, whose rows a reader of any program's takes apart itself
@@ -142,13 +147,15 @@ def _inside(name: str, values: list[Any], readers: Mapping[str, Reader]) -> Reco
         tags = "dynamo" if "Item" in path or "NewImage" in path else _tagged(inner)
         inner = [_untagged(item, _DIALECTS[tags]) for item in inner] if tags else inner
         sure = _detected(name, inner, readers)
-        if sure is None:
+        others = sure is None
+        if others:
             single = [item for item in _each_shape(inner) if _detected(name, [item], readers) is not None]
             sure = _detected(name, single, readers) if single else None
-            found += [Recognised(sure, Envelope(path, sifts=True, tags=tags))] if sure is not None else []
-        else:
-            sifts = _is_line(path) and _knows_each(readers[sure.format], inner)
-            found.append(Recognised(sure, Envelope(path, sifts=sifts, tags=tags)))
+        if sure is None or ((others or _is_line(path)) and sure.format in _BESIDE):
+            continue
+        sifts = others or (_is_line(path) and _knows_each(readers[sure.format], inner))
+        marks = _marks(readers[sure.format], inner) if sifts else frozenset()
+        found.append(Recognised(sure, Envelope(path, sifts=sifts, tags=tags, marks=marks)))
     return max(found, key=lambda one: one.detection.confidence, default=None)
 
 
@@ -160,6 +167,23 @@ def _is_line(path: tuple[str, ...]) -> bool:
 def _knows_each(reader: Reader, items: list[dict[str, Any]]) -> bool:
     """Whether a reader knows its records one by one, so that those it does not know are none of its own."""
     return all(_confidence(reader, [item]) >= THRESHOLD for item in _each_shape(items))
+
+
+def _marks(reader: Reader, items: list[dict[str, Any]]) -> frozenset[str]:
+    """Return the fields that all records of a reader have, without those of the other lines that hold no words."""
+    known: list[set[str]] = []
+    others: list[set[str]] = []
+    for item in _each_shape(items):
+        (known if _confidence(reader, [item]) >= THRESHOLD else others).append(set(item))
+    counts = Counter(name for names in others for name in names)
+    ordinary = {name for name, count in counts.items() if count * 2 >= len(others)}
+    return frozenset(set.intersection(*known) - (ordinary - {*_WORDS})) if known else frozenset()
+
+
+def _is_malformed(item: Mapping[str, Any], marks: frozenset[str]) -> bool:
+    """Whether an object that a reader does not know has most of the fields of those it knows, and one for words."""
+    shared = marks & item.keys()
+    return len(shared) * 2 > len(marks) and (marks.isdisjoint(_WORDS) or not shared.isdisjoint(_WORDS))
 
 
 def _each_shape(items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -335,7 +359,9 @@ class Opener:
             return Passed(line, _PROGRAM)
         value = _untagged(item, _DIALECTS[self._envelope.tags]) if self._envelope.tags else item
         if self._envelope.sifts and _confidence(self._reader, [value]) < THRESHOLD:
-            return Passed(line, _PROGRAM)
+            if not _is_malformed(value, self._envelope.marks):
+                return Passed(line, _PROGRAM)
+            return record.bad("bad_record", f"{_MALFORMED} {self._reader.name}")._replace(line=line)
         return Record(line, value, None, record.tags, count)
 
 

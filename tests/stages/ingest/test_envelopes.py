@@ -157,6 +157,17 @@ def test_what_else_a_service_logs_later_is_passed_over(tmp_path: Path, take: Tak
     assert (taken.events.height, taken.quarantined.height, sum(taken.ignored.values())) == (20, 0, 51)
 
 
+def test_a_malformed_record_among_a_services_lines_is_quarantined(tmp_path: Path, take: Take, pairs: Pairs) -> None:
+    """A record of the agent that cannot be read is none of the other lines, which stay ignored."""
+    other = {"level": "info", "msg": "GET /health", "status": 200, "model": "gpt-4.1"}
+    whole = pairs(3, 1)
+    records = [*whole, other, {**whole[0], "request": 7, "response": "x"}, {**whole[1], "request": 7, "response": None}]
+    (tmp_path / "x.log").write_text(ENVELOPES["Docker"](records))
+    taken = take()
+    assert (taken.events.height, sum(taken.ignored.values()), taken.adds_up()) == (3, 2, True)
+    assert taken.quarantined["reason"].to_list() == ["bad_record", "bad_record"]
+
+
 def test_a_record_that_is_cut_off_is_refused(tmp_path: Path, take: Take, pairs: Pairs) -> None:
     whole = ENVELOPES["Docker"](pairs())
     (tmp_path / "x.log").write_text(whole + json.dumps({"log": '{"request": {"mess', "stream": "stdout"}) + "\n")

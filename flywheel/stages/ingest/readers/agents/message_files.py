@@ -20,7 +20,8 @@ from flywheel.reading.rollout import Rollout, rollout_events
 from flywheel.reading.shapes.actions import are_steps
 from flywheel.reading.shapes.chats import chat, facts_of, is_begun, is_call_alone, speaks
 from flywheel.reading.shapes.entries import Entry, entry_of, run_totals
-from flywheel.reading.shapes.wrapped import lowered
+from flywheel.reading.shapes.whole import whole
+from flywheel.reading.shapes.wrapped import is_exchange, lowered
 from flywheel.reading.usage import token_counts
 from flywheel.reading.values import as_dict, count, embedded, first, ident, picked, present, text
 from flywheel.records import EventKind
@@ -73,6 +74,8 @@ def _is_notice(record: Any) -> bool:
 def _is_said(record: Any) -> bool:
     """Whether the agent speaks in a record, and does not only call."""
     entry = entry_of(record)
+    if is_exchange(record):  # one that has an id of its own may be alone, and not one of a chat
+        return _named(record) is not None or not any(str(name).lower().endswith("id") for name in record)
     return speaks(record) == "assistant" if entry is None else entry.kind == "words"
 
 
@@ -132,7 +135,8 @@ def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
             yield request([], source, line * LINE, {})
         return
     if entry is None or entry.kind != "passing":
-        yield from _spoken(record, [record] if speaks(record) is not None else added, entry, source, line)
+        said = [record] if speaks(record) is not None else added
+        yield from whole(record, _spoken(record, said, entry, source, line))
 
 
 def _step_counts(record: Any) -> dict[str, Any]:
@@ -222,7 +226,7 @@ def _added(record: Any) -> list[Any]:
 
 
 FILES = reader(
-    "message_files", 3, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
+    "message_files", 4, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
     from_path=_from_path,
 )  # fmt: skip
-ROWS = reader("message_rows", 3, "tables of messages that name their chats", sniff=_rows_share, read=_read)
+ROWS = reader("message_rows", 4, "tables of messages that name their chats", sniff=_rows_share, read=_read)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from flywheel.extensions import Sample
+from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event, Source, attempt_of, request, source_of
 from flywheel.reading.feedback import judgements, results
 from flywheel.reading.messages import Message, flat_text, messages
@@ -20,6 +20,7 @@ from flywheel.reading.shapes import schemas
 from flywheel.reading.shapes.actions import are_steps, earned, goal_of
 from flywheel.reading.shapes.chats import chat, has_calls, is_begun, is_chat, is_common
 from flywheel.reading.shapes.places import Found, chats_within
+from flywheel.reading.shapes.whole import whole
 from flywheel.reading.usage import token_counts
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, present, text, when
 from flywheel.stages.ingest.readers.benchmarks.trainer_dumps import turn_messages
@@ -145,8 +146,8 @@ def _read(record: Mapping[str, Any]) -> Iterator[Event]:
     """Yield the events of a record's chats, or of one in which none has answered yet."""
     begun = [Found((name, ""), items, (record,)) for name, items in _near(record, is_begun)]
     chats = _chats(record) or begun
-    for found in chats:
-        yield from _chat(record, found, found.name if len(chats) > 1 else "")
+    named = ((found, found.name if len(chats) > 1 else "") for found in chats)
+    yield from whole(record, (event for found, name in named for event in _chat(record, found, name)))
 
 
 def _chat(record: Mapping[str, Any], found: Found, name: str) -> Iterator[Event]:
@@ -259,16 +260,32 @@ def _is_any(record: Any) -> bool:
     return bool(_near(as_dict(record), is_begun) or _chats(record))
 
 
+def _is_read(record: Any) -> bool:
+    """Whether a record has a chat, and all of its chats can be read."""
+    try:
+        return bool(_chats(record))
+    except BadRecordError:
+        return False
+
+
+def _is_ours(record: Any) -> bool:
+    """Whether a record has a chat, be it one that cannot be read."""
+    try:
+        return _is_any(record)
+    except BadRecordError:
+        return True
+
+
 def _sniff(sample: Sample) -> float:
     """A file of chats is sure to be ours if one of them has what no other reader knows."""
-    if not (any(map(_chats, sample.records)) and all(map(_is_any, sample.records))):
+    if not (any(map(_is_read, sample.records)) and all(map(_is_ours, sample.records))):
         return 0.0
     return _OWN if any(map(_is_own, sample.records)) else _SHARED
 
 
 READER = reader(
     "transcripts",
-    3,
+    4,
     "chats of any program, one a record",
     sniff=_sniff,
     needs=_is_any,

@@ -7,6 +7,7 @@ them). Transcripts are other files; a record that holds messages of its own is n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
@@ -18,9 +19,10 @@ from flywheel.reading.reader import reader
 from flywheel.reading.shapes.places import chats_within
 from flywheel.reading.values import as_dict, as_list, first, ident, text, when
 from flywheel.records import SETTINGS, content_id
+from flywheel.stages.ingest.readers.apis._dialects.calls import LINE
 
 _IDS = (
-    "session_id", "sessionId", "conversation_id", "conversationId", "thread_id", "trace_id", "trial_name", "trial_id",
+    "session_id", "conversation_id", "thread_id", "trace_id", "trial_name", "trial_id",
     "rollout_id", "episode_id", "chat_id", "instance_id", "run_id",
 )  # fmt: skip
 _TASKS = ("task_id", "task_name", "task_key", "problem_id", "example_id", "scenario_id", "task")
@@ -48,6 +50,8 @@ _PARTS = ("settings", "config", "params", "parameters", "sampling", "sampling_ar
 _TALKS = ("messages", "history", "trajectory", "turns", "steps", "events", "conversation", "completion", "request",
           "choices", "spans", "observations", "traj", "transcript", "input", "payload", "trajectories", "entries",
           "conversations", "logs", "raw_logging_results")  # fmt: skip
+_TOOLS, _GIVEN = ("tool", "tool_name", "toolName", "function"), {"args", "arguments", "parameters", "params", "tool_input"}
+_HUMPS = re.compile(r"(?<=[a-z])([A-Z])")
 _USERS = ("user", "user_id", "userId", "end_user", "customer_id", "customerId", "account_id", "accountId")
 _OF_USERS = {"feedback", "rating", "review", "survey"}
 _LONGEST_SETTING = 40
@@ -65,7 +69,7 @@ def _sniff(sample: Sample) -> float:
     entries = [entry for record in records for entry in _entries(record)]
     if not entries or any(_talks(entry) for entry in (*records, *(fields for _, fields in entries))):
         return 0.0
-    if any(map(chats_within, records)):
+    if any(map(_chats, records)):
         return 0.0
     told = [entry for entry in entries if results(entry[1])]
     if len(entries) > 1:
@@ -82,8 +86,8 @@ def _read(record: Any, line: int) -> Iterator[Event]:
             raise BadRecordError("bad_record", "a result of several that names no session")
         aim = f"beside:{name or content_id(fields)}"
         source = {
-            "conversation_id": aim, "target": aim, "seq": seq, "ts": when(first(fields, _TIMES)),
-            "task_key": ident(first(fields, _TASKS)),
+            "conversation_id": aim, "target": aim, "seq": line * LINE + seq, "ts": when(_first(fields, _TIMES)),
+            "task_key": ident(_first(fields, _TASKS)),
         }  # fmt: skip
         for result in results(fields):
             yield outcome(source, result.name, result.value, by="feedback" if _is_of_a_user(fields) else result.by)
@@ -110,13 +114,28 @@ def _shared(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _id(fields: Mapping[str, Any]) -> str | None:
-    return ident(first(fields, _IDS)) or (
-        ident(first(fields, _TASKS)) if not isinstance(fields.get("task"), dict) else None
+    return ident(_first(fields, _IDS)) or (
+        ident(_first(fields, _TASKS)) if not isinstance(fields.get("task"), dict) else None
     )
 
 
+def _first(fields: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+    """Return the first value that is there, whether its name is written as `run_id` or as `runId`."""
+    return first({**{_HUMPS.sub(r"_\1", name).lower(): value for name, value in fields.items()}, **fields}, names)
+
+
+def _chats(record: Mapping[str, Any]) -> bool:
+    """Whether a record has a chat, be it one that cannot be read."""
+    try:
+        return bool(chats_within(record))
+    except BadRecordError:
+        return True
+
+
 def _talks(fields: Mapping[str, Any]) -> bool:
-    return any(isinstance(fields.get(key), list | dict) and fields[key] for key in _TALKS)
+    """Whether an object holds a talk, or is a call of a tool with its result."""
+    talks = any(isinstance(fields.get(key), list | dict) and fields[key] for key in _TALKS)
+    return talks or (text(first(fields, _TOOLS)) is not None and not fields.keys().isdisjoint(_GIVEN))
 
 
 def _is_of_a_user(fields: Mapping[str, Any]) -> bool:
@@ -146,5 +165,5 @@ def _is_short(value: str) -> bool:
 
 
 READER = reader(
-    "run_result", 2, "results and settings next to transcripts", sniff=_sniff, read=_read, from_path=_from_path
+    "run_result", 3, "results and settings next to transcripts", sniff=_sniff, read=_read, from_path=_from_path
 )

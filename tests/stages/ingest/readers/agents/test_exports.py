@@ -26,6 +26,7 @@ REFUSED = {
     "lm-eval, logged samples",
     "LM Studio, a conversation",
     "promptfoo, results of an evaluation",
+    "Rows of unrelated interactions",
 }
 
 
@@ -52,6 +53,41 @@ WEBHOOKS = [{"type": "user.created", "data": {"text": "x"}}, {"type": "agent.upd
 def test_what_is_no_chat_is_refused(records: list[Any], write: Callable[..., Path], take: Callable[..., Any]) -> None:
     taken = take(write("log.jsonl", records), cfg=COUNTING)
     assert (taken.events.height, taken.quarantined.is_empty()) == (0, False)
+
+
+def test_a_record_with_a_readable_and_an_unreadable_chat_is_refused(
+    write: Callable[..., Path], take: Callable[..., Any]
+) -> None:
+    """Half a record is worse than none: what one of its chats says would be missing without a word."""
+    said = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+    whole = {"id": "t1", "runs": [{"log": said}, {"log": [*said, {"role": "user", "content": "and?"}]}]}
+    half = {"id": "t2", "runs": [{"log": said}, {"log": [*said * 4, {"role": "planner", "content": "p"}]}]}
+    taken = take(write("log.jsonl", [*[whole] * 3, half]), cfg=COUNTING)
+    assert taken.events["source_line"].unique().to_list() == [1, 2, 3]
+    assert taken.quarantined["detail"].to_list() == ["runs[].log: a message has no known role"]
+
+
+TALK = [{"role": "user", "content": "Where is it?"}, {"role": "assistant", "content": "On its way to the depot."}]
+ROWS = [
+    {"id": n, "customer_request": f"Where is my parcel {n}, please?", "response": f"Parcel {n} is late.", "action": "Looked up"}
+    for n in range(3)
+]
+BESIDE = {"conversation": TALK, "final_answer": "The parcel has been at the depot since noon."}
+WITHIN = {"dialog": [*TALK, {"role": "user", "content": "Since when?", "tool_output": {"observation": "since noon, it says there"}}]}
+COPIED = {"conversation": TALK, "result": {"final_answer": " On its way\nto the depot."}, "expected_answer": "At the depot, since noon."}
+
+
+@pytest.mark.parametrize(
+    ("records", "place"),
+    [(ROWS, "customer_request"), ([BESIDE], "final_answer"), ([WITHIN], "dialog[].tool_output.observation"), ([COPIED], "")],
+)
+def test_what_is_said_beside_what_is_read_refuses_the_record(
+    records: list[Any], place: str, write: Callable[..., Path], take: Callable[..., Any]
+) -> None:
+    taken = take(write("log.jsonl", records), cfg=COUNTING)
+    refused = [f"{place} has words of the talk that would not be read with the rest"] if place else []
+    assert taken.quarantined["detail"].unique().to_list() == refused if refused else taken.quarantined.is_empty()
+    assert (taken.events.height > 0, taken.adds_up()) == (not refused, True)
 
 
 def test_a_number_alone_is_the_score_of_what_is_in_its_folder(tmp_path: Path, take: Callable[..., Any]) -> None:

@@ -159,3 +159,28 @@ def test_settings_that_are_all_equal_name_nothing(put: Put, take: Callable[..., 
         put(f"{n}/s.json", *chat(f"mend {n}"))
         put(f"{n}/metadata.json", {"temperature": 1, "model": "m", "reward": n})
     assert build_policies(acts(take().events))["policy"].unique().to_list() == ["m"]
+
+
+def test_lines_of_a_benchmark_are_results_of_their_own(put: Put, take: Callable[..., Any]) -> None:
+    runs = [{"runId": f"r{n}", "model": f"m{n % 2}", "task": "sort", "solved": True} for n in range(4)]
+    put("results.jsonl", runs)
+    taken = take()
+    assert (taken.events["conversation_id"].n_unique(), taken.events["task_key"].unique().to_list()) == (4, ["sort"])
+    put("results.jsonl", [{"task_id": "sort", "model": f"m{n % 2}", "solved": True} for n in range(4)])
+    assert take().events.height == 4
+
+
+CALLS = [{"trace_id": f"t{n}", "tool": "sum", "args": {"a": n}, "result": "3", "success": True} for n in range(4)]
+SUMMARY = [{"model_id": "m", "total": 300, "correct": 171, "avg_steps": 4.5}]
+
+
+@pytest.mark.parametrize("records", [CALLS, SUMMARY])
+def test_calls_and_counts_are_no_results_of_runs(records: list[Any], put: Put, take: Callable[..., Any]) -> None:
+    put("results.jsonl", records)
+    assert take().events.is_empty()
+
+
+def test_single_lines_of_a_program_are_no_results_of_runs(tmp_path: Path, take: Callable[..., Any]) -> None:
+    lines = ['INFO evaluated {"task_id": "t1", "success": true}', "INFO next", 'INFO evaluated {"task_id": "t2", "success": true}']
+    (tmp_path / "agent.log").write_text("".join(f"2026-10-01 10:00:00,000 - shop - {line}\n" for line in lines * 4))
+    assert take().events.is_empty()

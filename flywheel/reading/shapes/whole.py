@@ -1,0 +1,119 @@
+"""Whether a record of any program was read as a whole: its words must be in its events.
+
+In: a record whose shape was guessed, and the events made of it. Out: these events, or a refusal with the path of the
+first words of a talk that none of them holds. Words are texts in fields named after what people, agents and tools say
+and do; what is about a talk (settings, tools, verdicts, expected answers) is left out by its name, and `flywheel ingest
+-v` lists what of it is not kept. Half a record is worse than none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from flywheel.extensions import BadRecordError
+from flywheel.reading.events import Event
+from flywheel.reading.shapes.places import shown_path
+from flywheel.reading.values import embedded
+
+_NAMED = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")  # the words of a field's name
+_TOKEN = re.compile(r"\w{3,}")
+_TAG = re.compile(r"</?[\w|]+>")
+_SAID = {
+    "user", "human", "assistant", "agent", "ai", "bot", "customer", "message", "messages", "content", "text", "query",
+    "question", "request", "prompt", "goal", "utterance", "response", "answer", "reply", "completion", "output",
+    "input", "thought", "thoughts", "thinking", "reasoning", "observation", "observations", "action", "result",
+    "results", "arguments", "args", "parameters", "params", "stdout", "stderr", "said", "value", "parts",
+}  # fmt: skip
+_ABOUT = {
+    "tools", "functions", "schema", "config", "settings", "metadata", "meta", "expected", "reference", "gold", "ground",
+    "truth", "target", "label", "judge", "judgement", "evaluation", "eval", "evaluator", "criteria", "rubric", "metric",
+    "metrics", "score", "scores", "feedback", "title", "description", "summary", "instructions", "system", "template",
+    "examples", "demonstrations", "documents", "invocation", "display",
+    "tree", "candidates", "transformed",
+}  # fmt: skip
+_GIVEN = ("model_input_messages",)  # of a step: what came before it, once more
+_SHORTEST = 20  # characters of what counts as words
+_DEEPEST = 24
+_KNOWN_TOKENS, _KNOWN_PAIRS = 0.8, 0.4  # of a text that is written otherwise in the events: a call within words, say
+
+
+def whole(record: Mapping[str, Any], events: Iterable[Event]) -> list[Event]:
+    """Return the events of a record.
+
+    Raises:
+        BadRecordError: the record has more of the talk than they do.
+    """
+    made = list(events)
+    if made and (path := _unread(record, made)):
+        raise BadRecordError("bad_record", f"{path} has words of the talk that would not be read with the rest")
+    return made
+
+
+def _unread(record: Mapping[str, Any], events: Sequence[Event]) -> str | None:
+    """Return the path of the first words in a record that its events do not hold."""
+    texts = [_plain(text) for event in events for text in _texts(event.get("payload"))]
+    held, read = set(texts), "\n".join(texts)
+    tokens: set[str] = set()
+    pairs: set[tuple[str, str]] = set()
+    for path, text in _words(record, lambda text: (plain := _plain(text)) in held or plain in read):
+        if not tokens:
+            said = _TOKEN.findall(read)
+            tokens, pairs = set(said), set(pairwise(said))
+        if not _is_among(_TOKEN.findall(_TAG.sub(" ", text)), tokens, pairs):
+            return shown_path(path)
+    return None
+
+
+def _is_among(said: Sequence[str], tokens: set[str], pairs: set[tuple[str, str]]) -> bool:
+    """Whether nearly all of a text is in the events, in about its order."""
+    following = list(pairwise(said))
+    known = sum(token in tokens for token in said) >= _KNOWN_TOKENS * len(said)
+    return known and sum(pair in pairs for pair in following) + 1 >= _KNOWN_PAIRS * len(following)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield every text of an event's payload, and the names of its fields with them."""
+    if isinstance(value, dict):
+        for name, held in value.items():
+            yield from _texts(held)
+            yield name if isinstance(held, dict | list) else f"{name} {held}"
+    elif isinstance(value, list):
+        for held in value:
+            yield from _texts(held)
+    elif isinstance(value, str):
+        yield value
+
+
+def _words(
+    value: Any, is_read: Callable[[str], bool], path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the texts that may be words of a talk and are not read, with their paths."""
+    if len(path) > _DEEPEST or (isinstance(value, str) and is_read(value)):
+        return
+    opened = embedded(value) if isinstance(value, str) else value
+    if isinstance(opened, dict):
+        for name, held in opened.items():
+            if name not in _GIVEN and _ABOUT.isdisjoint(_named(name)):
+                yield from _words(held, is_read, (*path, str(name)))
+    elif isinstance(opened, list):
+        for n, held in enumerate(opened):
+            yield from _words(held, is_read, (*path, str(n)))
+    elif isinstance(opened, str) and _is_long(opened):
+        name = next((part for part in reversed(path) if not part.isdecimal()), "")
+        if not _SAID.isdisjoint(_named(name)):
+            yield path, opened
+
+
+def _named(name: str) -> set[str]:
+    return {word.lower() for word in _NAMED.findall(name)}
+
+
+def _is_long(words: str) -> bool:
+    return len(words) >= _SHORTEST and (any(map(str.isspace, words.strip())) or not words.isascii())
+
+
+def _plain(words: str) -> str:
+    return " ".join(words.split())
