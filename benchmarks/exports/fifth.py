@@ -84,7 +84,13 @@ def interactions() -> Export:
         if isinstance(act, Act) and act.text and not act.calls
     ]
     rows = [
-        {"interaction_id": f"i{n}", "timestamp": at(n), "user_message": asked, "response": answer, "action": "Answered."}
+        {
+            "interaction_id": f"i{n}",
+            "timestamp": at(n),
+            "user_message": asked,
+            "response": answer,
+            "action": "Answered.",
+        }
         for n, (asked, answer) in enumerate(answers)
     ]
     return Export({"agent_logs.json": rows}, [])

@@ -54,17 +54,13 @@ def whole(record: Mapping[str, Any], events: Iterable[Event]) -> list[Event]:
 
 def _unread(record: Mapping[str, Any], events: Sequence[Event]) -> str | None:
     """Return the path of the first words in a record that its events do not hold."""
-    texts = [_plain(text) for event in events for text in _texts(event.get("payload"))]
-    held, read = set(texts), "\n".join(texts)
-    tokens: set[str] = set()
-    pairs: set[tuple[str, str]] = set()
-    for path, text in _words(record, lambda text: (plain := _plain(text)) in held or plain in read):
-        if not tokens:
-            said = _TOKEN.findall(read)
-            tokens, pairs = set(said), set(pairwise(said))
-        if not _is_among(_TOKEN.findall(_TAG.sub(" ", text)), tokens, pairs):
-            return shown_path(path)
-    return None
+    texts = {_plain(text) for event in events for text in _texts(event.get("payload"))}
+    unread = list(_words(record, lambda text: _plain(text) in texts))
+    said = [_TOKEN.findall(text) for text in texts] if unread else []
+    tokens = {token for words in said for token in words}
+    pairs = {pair for words in said for pair in pairwise(words)}
+    words = ((path, _TOKEN.findall(_TAG.sub(" ", text))) for path, text in unread)
+    return next((shown_path(path) for path, tried in words if not _is_among(tried, tokens, pairs)), None)
 
 
 def _is_among(said: Sequence[str], tokens: set[str], pairs: set[tuple[str, str]]) -> bool:

@@ -69,17 +69,36 @@ def test_a_record_with_a_readable_and_an_unreadable_chat_is_refused(
 
 TALK = [{"role": "user", "content": "Where is it?"}, {"role": "assistant", "content": "On its way to the depot."}]
 ROWS = [
-    {"id": n, "customer_request": f"Where is my parcel {n}, please?", "response": f"Parcel {n} is late.", "action": "Looked up"}
+    {
+        "id": n,
+        "customer_request": f"Where is my parcel {n}, please?",
+        "response": f"Parcel {n} is late.",
+        "action": "Looked up",
+    }
     for n in range(3)
 ]
 BESIDE = {"conversation": TALK, "final_answer": "The parcel has been at the depot since noon."}
-WITHIN = {"dialog": [*TALK, {"role": "user", "content": "Since when?", "tool_output": {"observation": "since noon, it says there"}}]}
-COPIED = {"conversation": TALK, "result": {"final_answer": " On its way\nto the depot."}, "expected_answer": "At the depot, since noon."}
+WITHIN = {
+    "dialog": [
+        *TALK,
+        {"role": "user", "content": "Since when?", "tool_output": {"observation": "since noon, it says there"}},
+    ]
+}
+COPIED = {
+    "conversation": TALK,
+    "result": {"final_answer": " On its way\nto the depot."},
+    "expected_answer": "At the depot, since noon.",
+}
 
 
 @pytest.mark.parametrize(
     ("records", "place"),
-    [(ROWS, "customer_request"), ([BESIDE], "final_answer"), ([WITHIN], "dialog[].tool_output.observation"), ([COPIED], "")],
+    [
+        (ROWS, "customer_request"),
+        ([BESIDE], "final_answer"),
+        ([WITHIN], "dialog[].tool_output.observation"),
+        ([COPIED], ""),
+    ],
 )
 def test_what_is_said_beside_what_is_read_refuses_the_record(
     records: list[Any], place: str, write: Callable[..., Path], take: Callable[..., Any]

@@ -181,6 +181,10 @@ def test_calls_and_counts_are_no_results_of_runs(records: list[Any], put: Put, t
 
 
 def test_single_lines_of_a_program_are_no_results_of_runs(tmp_path: Path, take: Callable[..., Any]) -> None:
-    lines = ['INFO evaluated {"task_id": "t1", "success": true}', "INFO next", 'INFO evaluated {"task_id": "t2", "success": true}']
+    lines = [
+        'INFO evaluated {"task_id": "t1", "success": true}',
+        "INFO next",
+        'INFO evaluated {"task_id": "t2", "success": true}',
+    ]
     (tmp_path / "agent.log").write_text("".join(f"2026-10-01 10:00:00,000 - shop - {line}\n" for line in lines * 4))
     assert take().events.is_empty()
