@@ -108,7 +108,7 @@ class Spans:
         return named or OTEL.name_of(item.resource, "conversation") or item.trace_id or _orphan(item)
 
     def mappings(self, events: Iterable[Event]) -> Iterator[Event]:
-        """Yield empty requests: for a trace's conversation without events, and for agents, as targets of feedback, and for judges."""
+        """Yield empty requests: for a trace's conversation without events, for agents (aims of feedback), for judges."""
         for seq, span in enumerate(self.spans):
             if id(span) in self._judges:
                 judge = {"messages": [], "judge": True}
