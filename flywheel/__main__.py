@@ -9,7 +9,7 @@ import sys
 if __name__ == "__main__" and not sys.flags.safe_path:
     del sys.path[0]
 
-from flywheel.cli.app import main
+from flywheel.cli.start import main
 
 if __name__ == "__main__":
     main()

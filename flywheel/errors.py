@@ -13,6 +13,7 @@ FlywheelError                    anything a user can act on; carries `.hint`
 ├── ExtensionError               a plugin is missing or broken
 ├── TemplateError                the base model's chat template cannot render a conversation
 │   └── PrefixError              it renders a prompt differently when something follows
+├── StoppedError                 Ctrl-C stopped the command
 ├── TrainError                   a training round failed or was stopped
 │   └── EvidenceError            there is too little to train on so far; ingest more logs
 └── EvalError                    an evaluation failed
@@ -64,6 +65,12 @@ def _rebuild(kind: type[FlywheelError], message: str, hint: str) -> FlywheelErro
 
 class ConfigError(FlywheelError):
     """flywheel.toml or a pipeline file is wrong."""
+
+
+class StoppedError(FlywheelError):
+    """Ctrl-C stopped the command."""
+
+    exit_code = ExitCode.INTERRUPTED
 
 
 class UsageError(FlywheelError):

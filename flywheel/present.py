@@ -53,6 +53,12 @@ def count(value: float | None, noun: str = "") -> str:
     return f"{number_of} {noun}{'' if number_of == '1' else 's'}" if noun else number_of
 
 
+def one_line(text: str, most: int = 0) -> str:
+    """Return a text without line breaks, and with at most so many characters where that is not 0."""
+    line = text.replace("\r", "").replace("\n", " ") if "\n" in text else text
+    return f"{line[: most - 1]}…" if 0 < most < len(line) else line
+
+
 def some(names: Sequence[str], most: int = NAMED, between: str = ", ") -> str:
     """Return the first names, and how many more there are: 'a, b, c and 4 more'."""
     shown = between.join(names[:most])

@@ -640,7 +640,7 @@ class Project:
         """Return rounds and decisions, newest first."""
         from flywheel.pipeline.inspect.status import log
 
-        return log(self.registry, limit)
+        return log(self.context, limit)
 
     def diff(self, first: str, second: str) -> DiffAnswer:
         """Return the differences between two rounds, named by number or alias.

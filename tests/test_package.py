@@ -29,7 +29,7 @@ def test_schemas_recipes_and_sample_logs_travel_with_the_code(wheel: zipfile.Zip
     assert "flywheel/py.typed" in names
     assert not [n for n in names if not n.startswith(("flywheel/", "flywheel_rl-"))]
     (entry_points,) = (n for n in names if n.endswith("entry_points.txt"))
-    assert "flywheel = flywheel.cli.app:main" in wheel.read(entry_points).decode()
+    assert "flywheel = flywheel.cli.start:main" in wheel.read(entry_points).decode()
     assert [n for n in names if n.endswith("LICENSE")]
 
 

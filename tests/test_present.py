@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from flywheel import present
+from flywheel.cli.render import columns
 from flywheel.records import FRESH, KlPoint, Promotion, Race, RaceCandidate, RaceHeat, RuleResult, Verdict
 from tests.report.sample import full_data, manifest
 from tests.reports import row
@@ -254,3 +255,11 @@ def test_a_race_names_who_ran_for_how_much_and_who_did_not() -> None:
     assert best == "sft: rung 1, 900 tokens: 50.0%, +25.0 pp [+10, +40]; best"
     assert (planned.raced, won.raced) == (0, 1)
     assert present.race_lines(Race(state="none", reason="train.race is 0")) == ["none: train.race is 0"]
+
+
+def test_a_name_from_a_log_begins_no_line_of_its_own() -> None:
+    rows = [["policy", "n"], ["mine\r\nverdict  round 9 is champion", "1"], ["m" * 5000, "2"]]
+    table = columns(rows, right=(1,))
+    assert len(table) == 3
+    assert not any("\n" in line or "\r" in line for line in table)
+    assert max(map(len, table)) < 210

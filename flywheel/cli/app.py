@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from flywheel import __version__
 from flywheel.cli import data, deploy, inspect, operations, rewards, rounds, setup
 from flywheel.cli.session import Output, Session, harmless
-from flywheel.errors import CommandLineError, ExitCode, FlywheelError, where
+from flywheel.errors import CommandLineError, ExitCode, FlywheelError, StoppedError, where
 from flywheel.io.safe_path import start_safely
 
 if TYPE_CHECKING:
@@ -34,6 +34,15 @@ def commands_of(group: ModuleType) -> list[str]:
 
 class Grouped(TyperGroup):
     """The application; its help lists commands by group."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; Ctrl-C is an error of ours, with what the command knows of what is done."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stopped:
+            if str(stopped):
+                raise StoppedError(f"stopped: {stopped}") from None
+            raise StoppedError("stopped", hint="the same command goes on from what is done") from None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a section for each group."""
@@ -157,7 +166,8 @@ def _exit(error: FlywheelError, *, as_json: bool) -> NoReturn:
         detail = ErrorDetail(message=error.message, hint=error.hint, exit_code=int(error.exit_code))
         Output(as_json=True).result([], ErrorAnswer(error=detail))
     else:
-        sys.stderr.write(f"error: {harmless(error.message)}\n")
+        kind = "" if isinstance(error, StoppedError) else "error: "
+        sys.stderr.write(f"{kind}{harmless(error.message)}\n")
         if error.hint:
             sys.stderr.write(f"\nhint: {harmless(error.hint)}\n")
     sys.exit(error.exit_code)

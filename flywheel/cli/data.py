@@ -86,24 +86,15 @@ def ingest(  # noqa: PLR0913 - one parameter an option
         _follow(current, sources, interval=interval, options=options)
         return
     with counted(current.out, "reading logs", "MB") as show:
-        try:
-            answer = current.project().ingest(
-                sources,
-                log_format=log_format,
-                policy=policy,
-                max_quarantine=max_quarantine,
-                reread=reread,
-                dry_run=dry_run,
-                on_read=partial(_show_reading, show),
-            )
-        except KeyboardInterrupt as stopped:
-            text = f"stopped: {stopped}" if str(stopped) else "stopped"
-            if current.out.as_json:
-                from flywheel.results.setup import ErrorAnswer, ErrorDetail
-
-                current.out.result([], ErrorAnswer(error=ErrorDetail(message=text, exit_code=130)))
-            current.out.say(text)
-            raise typer.Exit(130) from None
+        answer = current.project().ingest(
+            sources,
+            log_format=log_format,
+            policy=policy,
+            max_quarantine=max_quarantine,
+            reread=reread,
+            dry_run=dry_run,
+            on_read=partial(_show_reading, show),
+        )
     current.out.result(_ingest_lines(answer, verbose=current.out.verbose), answer)
     if answer.refused:
         raise typer.Exit(1)

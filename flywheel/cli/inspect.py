@@ -102,7 +102,8 @@ def view(
     current = session(ctx)
     with working(current.out, "writing pages"):
         answer = current.project().view(subject, bundle=bundle)
-    counts = f"{answer.episodes:,} episodes on {answer.pages:,} pages" if answer.episodes > 1 else "1 episode"
+    counts = present.count(answer.episodes, "episode")
+    counts += f" on {present.count(answer.pages, 'page')}" if answer.episodes > 1 else ""
     current.out.result([counts, f"open  {answer.page}"], answer)
     if opened:
         import webbrowser
@@ -154,7 +155,9 @@ def report(
     if not a.episodes and not a.until:
         current.out.result([*lines, "next  flywheel ingest LOGS"], a)
         return
-    for heading, items in _report_parts(a, _Style(_as_code, _as_text) if markdown else _Style("“{}”".format, str)):
+    for heading, items in _report_parts(
+        a, _Style(_as_code, _as_text) if markdown else _Style("“{}”".format, present.one_line)
+    ):
         if markdown:
             indented = (f"{'  ' if item.startswith('  ') else ''}- {item.strip()}" for item in items)
             lines += [f"## {heading}", "", *indented, ""]

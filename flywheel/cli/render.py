@@ -16,11 +16,18 @@ if TYPE_CHECKING:
     from flywheel.results.rounds import CoverageGap
 
 
+_WIDEST = 200  # characters of a cell that is not the last: a name from a log may be of any length
+
+
 def columns(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:
-    """Return rows as aligned lines, two spaces between columns; the columns in `right` are right-aligned."""
-    width = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))] if rows else []
+    """Return rows as aligned lines, two spaces between columns; the columns in `right` are right-aligned.
+
+    A row is one line: a line break in a name would begin another, of the log's own words.
+    """
+    table = [[present.one_line(cell, _WIDEST if n < len(row) - 1 else 0) for n, cell in enumerate(row)] for row in rows]
+    width = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = []
-    for row in rows:
+    for row in table:
         cells = [cell.rjust(width[i]) if i in right else cell.ljust(width[i]) for i, cell in enumerate(row)]
         lines.append("  ".join(cells).rstrip())
     return lines

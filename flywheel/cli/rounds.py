@@ -418,7 +418,7 @@ def log(
          present.count(r.steps or None), present.number(r.kl), r.metric, " ".join(r.aliases)]
         for r in answer.rounds
     ]  # fmt: skip
-    lines = columns(rows, right=(0, 4, 5, 6)) if answer.rounds else ["no rounds yet", "next  flywheel plan"]
+    lines = columns(rows, right=(0, 4, 5, 6)) if answer.rounds else ["no rounds yet", f"next  {answer.next}"]
     current.out.result(lines, answer)
 
 

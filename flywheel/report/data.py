@@ -61,8 +61,6 @@ class CaseRow:
     """A held-out case that only one side got right, with the logged episodes it comes from and what was asked there."""
 
     case_id: str
-    task_id: str = ""
-    metric: str = ""
     episodes: Sequence[str] = ()
     request: str = ""
 

@@ -82,6 +82,7 @@ class LogAnswer(Document):
 
     rounds: list[LogRow]
     decisions: list[Promotion]
+    next: str | None = Field(default=None, description="The command to run next, where there is no round yet.")
 
 
 class DiffMetric(Record):

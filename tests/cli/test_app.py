@@ -78,7 +78,10 @@ def test_an_empty_project(tmp_path: Path) -> None:
         "next     flywheel ingest LOGS\n"
         "--- stderr\n"
     )
-    assert flywheel("-C", "agent", "log", cwd=tmp_path).stdout == "no rounds yet\nnext  flywheel plan\n"
+    assert flywheel("-C", "agent", "log", cwd=tmp_path).stdout == "no rounds yet\nnext  flywheel ingest LOGS\n"
+    for command in ("plan", "train"):
+        told = "error: no logs were ingested yet: nothing to train on\n\nhint: flywheel ingest LOGS\n"
+        assert flywheel("-C", "agent", command, cwd=tmp_path).stderr == told
     built = "no episodes: all tables are empty\nnext  flywheel ingest LOGS\n"
     assert flywheel("-C", "agent", "build", cwd=tmp_path).stdout == built
     report = flywheel("-C", "agent", "report", cwd=tmp_path).stdout

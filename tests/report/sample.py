@@ -313,15 +313,10 @@ def full_data(**changes: Any) -> ReportData:
             counts={"train": [22, 48, 61, 30, 18, 24, 41, 66, 72, 23], "holdout": [5, 11, 17, 8, 6, 5, 9, 17, 19, 4]},
         ),
         "training": _training(),
-        "wins": [
-            CaseRow(content_id("win", i), f"warehouse/returns-{i:02d}", "executed_success", (content_id("episode", i),))
-            for i in range(5)
-        ],
+        "wins": [CaseRow(content_id("win", i), (content_id("episode", i),)) for i in range(5)],
         "regressions": [
             CaseRow(
                 content_id("loss", i),
-                f"warehouse/revenue-{i:02d}",
-                "executed_success",
                 (content_id("episode", 3 * i + 1), content_id("not shown", i)),
             )
             for i in range(3)
@@ -422,8 +417,8 @@ def hostile_data(text: str) -> ReportData:
         agreements=[Agreement(text, text, 5, 0.5, 0.2, 0.8)],
         returns=Histogram([0, 0.5, 1], {text: [1, 2], "train": [0, 0]}),
         training=[{"step": 1, "loss": 0.5, text: text}, {"step": 2, "loss": math.inf}, {"loss": text}, {"loss": 0.4}],
-        wins=[CaseRow(text, text, text, (text, "elsewhere" + text))],
-        regressions=[CaseRow(text, text, text, (text,))],
+        wins=[CaseRow(text, (text, "elsewhere" + text))],
+        regressions=[CaseRow(text, (text,))],
         episodes=[episode],
         pairs=[pair],
         history=[PastRound(1, text, text, text, math.nan), PastRound(2, text, text, text, 0.5, 0.4, 0.6, 9)],

@@ -52,7 +52,7 @@ def test_logs_without_times_still_make_a_picture() -> None:
     page = Page(home_page(data))
     assert len(page.of("svg")) == 2
     assert "the logs have no times" in words(data)
-    assert "80.0% of 10 episodes with a known outcome" in words(data)
+    assert "80.0% of 10 episodes with a recorded or estimated outcome" in words(data)
 
 
 def test_episodes_without_a_time_are_said_not_to_be_in_the_picture() -> None:

@@ -116,10 +116,12 @@ def evaluate(
 
     Raises:
         UsageError: the round is not trained.
+        StoreError: its adapter is missing, or is not the one that was trained.
         EvalError: there is nothing to evaluate on.
     """
     ctx.registry.settle()
     number, against_round = _sides(ctx, number, against)
+    ctx.registry.sound_adapter(number)  # its scores may all be cached
     manifest, started = ctx.registry.manifest(number), time.monotonic()
     ctx = dataclasses.replace(ctx, config=registered(ctx, manifest))
     chosen = chosen_suites(ctx, suites) if suites else registered_suites(ctx, manifest)

@@ -14,7 +14,6 @@ from flywheel.pipeline.build.run import statuses
 from flywheel.pipeline.context import Context, served_name
 from flywheel.pipeline.copies import left_elsewhere
 from flywheel.records import Night
-from flywheel.registry.registry import Registry
 from flywheel.results.data import StageAnswer, StatusAnswer
 from flywheel.results.deploy import ChampionAnswer
 from flywheel.results.rounds import LogAnswer, LogRow
@@ -120,8 +119,9 @@ def last_night(ctx: Context) -> Night | None:
         return None
 
 
-def log(registry: Registry, limit: int | None = None) -> LogAnswer:
-    """Return rounds and decisions, newest first."""
+def log(ctx: Context, limit: int | None = None) -> LogAnswer:
+    """Return rounds and decisions, newest first; where there is no round, the command to run next."""
+    registry = ctx.registry
     aliases = registry.aliases()
     rows = []
     for number in list(reversed(registry.numbers()))[:limit]:
@@ -140,7 +140,8 @@ def log(registry: Registry, limit: int | None = None) -> LogAnswer:
                 aliases=[f"@{name}" for name, at in aliases.items() if at == number],
             )
         )
-    return LogAnswer(rounds=rows, decisions=list(reversed(registry.promotions()))[:limit])
+    decisions = list(reversed(registry.promotions()))[:limit]
+    return LogAnswer(rounds=rows, decisions=decisions, next=None if rows else status(ctx).next)
 
 
 def champion(ctx: Context) -> ChampionAnswer:

@@ -124,7 +124,7 @@ def _returns(ctx: Context) -> Histogram | None:
 
 
 class Cases:
-    """Links evaluation cases to logged episodes of the same task or state."""
+    """Links evaluation cases to logged episodes of the same task, state or pair."""
 
     def __init__(self, ctx: Context, report: EvalReport | None) -> None:
         self._ctx = ctx
@@ -133,31 +133,27 @@ class Cases:
         self._by_key: dict[str, list[str]] = {}
         if report is None:
             return
-        wanted = {_bare(case) for case in (*report.wins, *report.regressions)}
-        steps = _table(ctx, "steps").select("episode_id", "task_id", "state_key").unique()
-        for key in ("task_id", "state_key"):
-            rows = steps.filter(pl.col(key).is_in(list(wanted))).sort("episode_id").collect()
-            for row in rows.iter_rows(named=True):
-                episodes = self._by_key.setdefault(row[key], [])
-                if row["episode_id"] not in episodes:
-                    episodes.append(row["episode_id"])
+        wanted = [*report.wins, *report.regressions]
+        steps, pairs = _table(ctx, "steps"), _table(ctx, "pairs")
+        keyed = [steps.select("episode_id", key=key) for key in ("task_id", "state_key")]
+        keyed += [pairs.select(key="pair_id", episode_id=f"{side}_episode") for side in ("chosen", "rejected")]
+        for rows in keyed:
+            known = rows.filter(pl.col("key").is_in(wanted)).select("key", "episode_id").unique()
+            for key, episode in known.sort("episode_id").collect().rows():
+                episodes = self._by_key.setdefault(key, [])
+                if episode not in episodes:
+                    episodes.append(episode)
 
     def rows(self, cases: Sequence[str]) -> list[CaseRow]:
         """Return case rows with their episodes; what is linked is remembered for the viewer."""
         rows = []
-        behind = {case: self._by_key.get(_bare(case), [])[:3] for case in cases}
+        behind = {case: self._by_key.get(case, [])[:3] for case in cases}
         asked = requests(self._ctx, [episodes[0] for episodes in behind.values() if episodes])
         for case, episodes in behind.items():
-            metric, _, _ = case.rpartition(":")
             self.linked += [e for e in episodes if e not in self.linked]
             request = asked.get(episodes[0], "") if episodes else self._titles.get(case, "")
-            rows.append(CaseRow(case_id=case, metric=metric, episodes=episodes, request=request))
+            rows.append(CaseRow(case_id=case, episodes=episodes, request=request))
         return rows
-
-
-def _bare(case: str) -> str:
-    """Return a case id without the metric before it."""
-    return case.rpartition(":")[2]
 
 
 def _shown(ctx: Context, linked: Sequence[str]) -> list[str]:

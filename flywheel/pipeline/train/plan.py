@@ -10,7 +10,7 @@ from typing import Any
 
 from flywheel.config import TrainConfig, masked
 from flywheel.config.files import REMOVED
-from flywheel.errors import UsageError
+from flywheel.errors import EvidenceError, UsageError
 from flywheel.io import files
 from flywheel.models.load import base_identity, weights_type
 from flywheel.models.quantised import refuse_quantised
@@ -128,6 +128,9 @@ def make_plan(ctx: Context, number: int, *, remembered: bool = True) -> PlannedR
     Raises:
         EvidenceError: a round would hold too few rows from the logs; names what is missing.
     """
+    if ctx.store.current("ingest") is None:
+        need = ctx.config.train.min_rows
+        raise EvidenceError("no logs were ingested yet: nothing to train on", hint="flywheel ingest LOGS", need=need)
     backend = find_backend(ctx)
     refuse_quantised(ctx.config.model)
     parent, start_reason = _start(ctx, number)

@@ -83,18 +83,22 @@ def _duplicate_of(event: Event, merged: Sequence[Event], places: Mapping[tuple[s
             if kind == other == "inside":  # two calls of one parent
                 continue
             for place in reversed(places.get((other, name), ())):
-                if _same_call(merged[place], event, same_span=kind == other == "span"):
+                if _same_call(merged[place], event, by_span=kind != "response"):
                     return place
     return None
 
 
-def _same_call(one: Event, other: Event, *, same_span: bool) -> bool:
+def _same_call(one: Event, other: Event, *, by_span: bool) -> bool:
+    """Whether two records are one call: of one span, or of one right inside the other, by what it wrote alone.
+
+    What was asked is written otherwise by a framework than by the SDK inside it.
+    """
     if not (_has_content(one) and _has_content(other)):
         return True
     if not same_message(_output(one), _output(other)):
         return False
     inputs, others = one.payload.get("input"), other.payload.get("input")
-    if same_span or not (isinstance(inputs, list) and isinstance(others, list)):
+    if by_span or not (isinstance(inputs, list) and isinstance(others, list)):
         return True
     return len(inputs) == len(others) and all(map(same_message, inputs, others))
 

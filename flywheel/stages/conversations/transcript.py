@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from flywheel.records import ToolStatus
@@ -34,7 +35,7 @@ UNSTEPPED = "calls_without_step"  # the tag of a log that has calls or results, 
 
 # Why a call of an event is not one of an action.
 PIECES, AGAIN = "pieces of one call", "logged more than once"
-IN_MESSAGE, NAMELESS = "spans of calls in messages", "without a tool's name"
+IN_MESSAGE, NAMELESS, JUDGED = "spans of calls in messages", "without a tool's name", "made by a judge"
 
 
 @dataclass(slots=True)
@@ -73,14 +74,34 @@ class Transcript:
 def read_transcript(events: Sequence[Event]) -> Transcript:
     """Return the transcript of one conversation whose events are in order."""
     walker = _Walker()
-    out, whole = walker.out, name_bare_arguments(join_fragments(events))
+    out, own = walker.out, _of_the_agent(events)
+    whole = name_bare_arguments(join_fragments(own))
     unique, out.repeated_calls = merge_duplicates(without_repeats(whole))
-    logged = [_calls_in(stage) for stage in (events, whole, unique)]
+    logged = [_calls_in(stage) for stage in (events, own, whole, unique)]
     out.logged_calls = logged[0]
-    out.uncounted.update({PIECES: logged[0] - logged[1], AGAIN: logged[1] - logged[2]})
+    lost = [before - after for before, after in pairwise(logged)]
+    out.uncounted.update(dict(zip((JUDGED, PIECES, AGAIN), lost, strict=True)))
     for event in unique:
         walker.take(event)
     return walker.finish()
+
+
+def _of_the_agent(events: Sequence[Event]) -> Sequence[Event]:
+    """Return the events without those in a judge's span: their records were read one by one, each without the other."""
+    above = {event.span_id: event.parent_id for event in events if event.span_id}
+    judges = {event.span_id for event in events if event.payload.get("judge") is True}
+    if not judges:
+        return events
+    return [event for event in events if judges.isdisjoint(_line(event.span_id, event.parent_id, above))]
+
+
+def _line(span: str | None, parent: str | None, above: Mapping[str, str | None]) -> set[str | None]:
+    """Return the spans that an event is in."""
+    line = {span}
+    while parent is not None and parent not in line:
+        line.add(parent)
+        parent = above.get(parent)
+    return line
 
 
 def _calls_in(events: Iterable[Event]) -> int:

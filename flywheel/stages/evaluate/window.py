@@ -39,6 +39,12 @@ class Ask(NamedTuple):
     tools: Tools
     completion: dict[str, Any] | None = None
 
+    @property
+    def request(self) -> str:
+        """The user's last words, '' where they are none."""
+        words = next((m.get("content") for m in reversed(self.prompt) if m["role"] == "user"), "")
+        return words if isinstance(words, str) else ""
+
 
 def fits(policy: Policy, asks: Sequence[Ask], room: int) -> list[bool]:
     """Return which of the asks leave `room` tokens in the policy's window."""

@@ -77,7 +77,9 @@ def _beside(sample: Sample, readers: Mapping[str, Reader]) -> Detection | None:
 
 
 def confidences(sample: Sample, readers: Mapping[str, Reader]) -> dict[str, float]:
-    """Return how sure each reader is of a file, by name."""
+    """Return how sure each reader is of a file, by name; a file without a record is evidence for none."""
+    if not any(sample.records):
+        return dict.fromkeys(sorted(readers), 0.0)
     return {name: _sniffed(reader, sample) for name, reader in sorted(readers.items())}
 
 

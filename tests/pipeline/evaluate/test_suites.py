@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from flywheel.cli.render import estimate_lines, metric_lines
-from flywheel.errors import EvalError, ExtensionError, UsageError
+from flywheel.errors import EvalError, ExtensionError, StoreError, UsageError
+from flywheel.pipeline.build.tables import read_table
+from flywheel.pipeline.pages.round_page import write_page
 from flywheel.project import Project
 
 if TYPE_CHECKING:
@@ -123,6 +125,35 @@ def test_a_suite_of_its_own_cases_is_not_scored_again_because_logs_have_come(
     path.write_text(path.read_text().replace("Say 30.", "Say 31."))
     project.evaluate(1, suites=["cases"])
     assert len({p.name for p in scores.iterdir()} - before) == 3  # both sides and the other baseline
+
+
+def test_cached_scores_do_not_stand_for_an_adapter_that_is_gone(
+    trained: Path, judged: EvalReport, tmp_path: Path
+) -> None:
+    project = Project(shutil.copytree(trained, tmp_path / "copy"))
+    shutil.rmtree(project.registry.folder(judged.round) / "adapter")
+    with pytest.raises(StoreError, match="round 1 has no adapter file") as refused:
+        project.evaluate(1)
+    assert "restore it from a backup" in refused.value.hint
+
+
+def test_a_rounds_page_tells_each_case_by_what_it_asks(trained: Path, judged: EvalReport, tmp_path: Path) -> None:
+    """An own case by its author's words, a pair by its episodes; an id with a colon is no metric."""
+    project = Project(shutil.copytree(trained, tmp_path / "copy"))
+    pairs = read_table(project.store, "pairs").collect().iter_rows(named=True)
+    pair = next(pair for pair in pairs if pair["chosen_episode"] != pair["rejected_episode"])
+    own, place = "none", "evals/sayings.jsonl:2"
+    titles = {own: "Say 30.", place: "Say <b>31</b>."}
+    told = judged.model_copy(update={"wins": [own, place], "regressions": [pair["pair_id"]], "titles": titles})
+    project.registry.save_report(told)
+
+    page = write_page(project.context, 1).read_text()
+    assert "<bdi>Say 30.</bdi><br><small>case <code>none</code></small>" in page
+    assert f"<bdi>Say &lt;b&gt;31&lt;/b&gt;.</bdi><br><small>case <code>{place}</code></small>" in page
+    for episode in (pair["chosen_episode"], pair["rejected_episode"]):
+        assert (
+            f"<code>{episode[:12]}…</code>" in page.partition(f"case <code>{pair['pair_id']}")[2].partition("</li>")[0]
+        )
 
 
 CAPPED = """

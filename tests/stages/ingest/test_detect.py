@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from flywheel.extensions import Reader, Sample
-from flywheel.stages.ingest.detect import detect, is_text_document
+from flywheel.stages.ingest.detect import confidences, detect, is_text_document
 
 if TYPE_CHECKING:
     from tests.stages.ingest.conftest import Take
@@ -173,3 +173,17 @@ def test_a_table_with_columns_of_other_rows_is_what_its_cells_are(
     assert ("outcome" in taken.events["kind"], taken.quarantined.height) == (False, 0)
     counted = [n for payload in taken.payloads() if (n := payload.get("input_tokens"))]
     assert counted == [row["prompt_tokens"] for row in rows if "prompt_tokens" in row]
+
+
+@pytest.mark.parametrize("records", [[], [{}], [None, [], ""]])
+def test_a_sample_without_a_record_is_evidence_for_nobody(records: list[Any], readers: Mapping[str, Reader]) -> None:
+    class Sure:
+        name, version = "sure", 1
+
+        def sniff(self, sample: Sample) -> float:
+            return float(all(isinstance(record, dict | list | str | None) for record in sample.records))
+
+        def read(self, record: Any, line: int) -> list[Any]:
+            raise NotImplementedError
+
+    assert not any(confidences(Sample("x.jsonl", records), {**readers, "sure": Sure()}).values())

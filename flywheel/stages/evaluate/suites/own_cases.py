@@ -10,7 +10,7 @@ import hashlib
 import importlib.util
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,11 @@ class OwnCase:
     prompt: list[dict[str, Any]]
     case: EvalCase
     checks: tuple[Passes, ...]
+
+    @property
+    def ask(self) -> Ask:
+        """What the policy is asked."""
+        return Ask(self.prompt, self.case.tools)
 
     def passed(self, answer: Generation) -> bool:
         """Return whether an answer passes every check."""
@@ -109,11 +114,8 @@ class OwnCases:
 
     def texts(self, holdout: Holdout, cfg: EvalConfig) -> list[str]:
         """Return what the cases ask, so that no round is trained on it; not the few words that every user writes."""
-        asked = (
-            next((m["content"] for m in reversed(case.prompt) if m["role"] == "user"), "")
-            for case in read_cases(holdout.project_dir, cfg, self.stem)
-        )
-        return [text for text in asked if isinstance(text, str) and len(text.split()) >= LEAST_WORDS]
+        requests = (case.ask.request for case in read_cases(holdout.project_dir, cfg, self.stem))
+        return [request for request in requests if len(request.split()) >= LEAST_WORDS]
 
     def __call__(self, policy: Policy, holdout: Holdout, cfg: EvalConfig) -> list[CaseScore]:
         """Score the policy's greedy answer to each case: `passed`."""
@@ -143,14 +145,14 @@ def _answers(policy: Policy, cases: Sequence[OwnCase], cfg: EvalConfig) -> Itera
     lengths = {case.case_id: case.case.max_new_tokens or cfg.max_new_tokens for case in cases}
     for most in sorted(set(lengths.values())):
         group = [case for case in cases if lengths[case.case_id] == most]
-        able = fits(policy, [Ask(c.prompt, c.case.tools) for c in group], most)
+        able = fits(policy, [case.ask for case in group], most)
         asked = [case for case, fit in zip(group, able, strict=True) if fit]
         generated = policy.generate([c.prompt for c in asked], [c.case.tools for c in asked], max_new_tokens=most)
         yield from ((case.case_id, answer) for case, answer in zip(asked, generated, strict=True))
 
 
 def _score(case: OwnCase, metric: str, answer: Generation | None) -> CaseScore:
+    score = CaseScore(case.case_id, case.task_id, metric, math.nan, primary=True, title=case.ask.request)
     if answer is None:
-        return CaseScore(case.case_id, case.task_id, metric, math.nan, primary=True, slices={"missing": TOO_LONG})
-    slices = {"file": case.file, **case.case.slices}
-    return CaseScore(case.case_id, case.task_id, metric, float(case.passed(answer)), primary=True, slices=slices)
+        return replace(score, slices={"missing": TOO_LONG})
+    return replace(score, score=float(case.passed(answer)), slices={"file": case.file, **case.case.slices})

@@ -115,8 +115,8 @@ def _flip_scores(policy: Policy, cfg: EvalConfig) -> list[CaseScore]:
 
 
 def _flip_score(flip: _Flip, score: float, slices: Mapping[str, str] | None = None) -> CaseScore:
-    primary = flip.metric == "wrong_claim_resisted"
-    return CaseScore(flip.case_id, flip.task_id, flip.metric, score, primary=primary, slices=slices or {})
+    primary, title = flip.metric == "wrong_claim_resisted", flip.right.request
+    return CaseScore(flip.case_id, flip.task_id, flip.metric, score, primary=primary, slices=slices or {}, title=title)
 
 
 # --- what is written -----------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ def passed(folder: Path, check: dict[str, Any], message: dict[str, Any]) -> floa
     policy = LogReplay({canonical_json([{"role": "user", "content": "q"}]): message})
     empty = pl.DataFrame()
     (score,) = OWN_CASES(policy, Holdout(empty, empty, empty, empty, folder), CFG)
-    assert (score.metric, score.primary) == ("cases_passed", True)
+    assert (score.metric, score.primary, score.title) == ("cases_passed", True, "q")
     return score.score
 
 

@@ -118,5 +118,5 @@ def _reason(record: LogRecord) -> dict[str, Any]:
 
 
 READER = reader(
-    "otel", 5, "OTLP JSON and single spans", marks=_is_known, refusal="no resourceSpans or resourceLogs", read=_read
+    "otel", 6, "OTLP JSON and single spans", marks=_is_known, refusal="no resourceSpans or resourceLogs", read=_read
 )

@@ -148,7 +148,7 @@ def test_a_span_is_a_tool_where_something_says_so() -> None:
 
 
 def test_other_observations_are_nothing() -> None:
-    kinds = ("SPAN", "EVENT", "AGENT", "CHAIN", "RETRIEVER", "EMBEDDING", "GUARDRAIL", "EVALUATOR")
+    kinds = ("SPAN", "EVENT", "AGENT", "CHAIN", "RETRIEVER", "EMBEDDING", "GUARDRAIL")
     for kind in kinds:
         assert read(observation("o", kind, input=json.dumps(ASKED), output="x")) == []
 
@@ -158,6 +158,25 @@ def test_what_a_judge_does_is_not_the_agents() -> None:
     inner = observation("j", second=2, parentObservationId="e")
     assert one(export(observation("g"), judge, inner))["span_id"] == "g"
     assert read(observation("g", environment="langfuse-llm-as-a-judge")) == []
+
+
+def test_rows_are_read_alike_on_a_page_and_line_by_line(tmp_path: Path, take: Callable[..., Any]) -> None:
+    """A judge's call, and a framework's call around the SDK's that words the request otherwise."""
+    sdk = json.dumps([{"role": "developer", "content": "Be brief."}, *ASKED])
+    rows = [
+        observation("f"), observation("sdk", parentObservationId="f", input=sdk),
+        observation("e", "EVALUATOR", 4), observation("j", second=4, parentObservationId="e", output="Yes, it is."),
+    ]  # fmt: skip
+    page, lines, turned = (tmp_path / name for name in ("page.json", "lines.jsonl", "turned.jsonl"))
+    page.write_text(json.dumps({"data": rows, "meta": {}}))
+    lines.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    turned.write_text("".join(f"{json.dumps(row)}\n" for row in reversed(rows)))
+
+    taken = [take(path).built() for path in (page, lines, turned)]
+    assert [(episodes.height, steps["action"].to_list()) for episodes, steps, *_ in taken] == [
+        (1, taken[0][1]["action"].to_list())
+    ] * 3
+    assert taken[0][1].height == 1
 
 
 def test_a_call_told_by_framework_and_sdk_counts_once() -> None:

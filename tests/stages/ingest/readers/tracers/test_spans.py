@@ -187,7 +187,8 @@ def test_a_span_exported_twice_counts_once_and_the_richer_is_kept() -> None:
 def test_what_runs_under_a_judge_is_not_the_agents() -> None:
     judge = span(5, {"openinference.span.kind": "EVALUATOR"})
     chain = span(6, {"openinference.span.kind": "CHAIN"}, **under(5))
-    assert read(judge, chain, span(7, CHAT, **under(6)), span(8, TOOL, **under(5))) == []
+    (told,) = read(judge, chain, span(7, CHAT, **under(6)), span(8, TOOL, **under(5)))
+    assert told["payload"] == {"messages": [], "judge": True}, "for records that were exported apart from it"
 
 
 def test_a_span_that_only_names_the_conversation_maps_its_trace() -> None:

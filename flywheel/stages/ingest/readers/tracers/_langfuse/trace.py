@@ -51,6 +51,9 @@ def observation_events(row: Row, of: Whole, seq: int = 0, called: Sequence[str] 
     if row.get("type") == "GENERATION":
         call = model_call(row, columns)
         return [call] if call else []
+    if row.get("type") == "EVALUATOR":  # its calls are rows of their own
+        judge = {"messages": [], "judge": True}
+        return [event({**columns, "model": None}, EventKind.REQUEST, judge, ts=when(row.get("start_time")))]
     return list(tool(row, columns)) if is_tool(row, called) else []
 
 

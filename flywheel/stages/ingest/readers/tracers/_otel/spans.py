@@ -108,7 +108,11 @@ class Spans:
         return named or OTEL.name_of(item.resource, "conversation") or item.trace_id or _orphan(item)
 
     def mappings(self, events: Iterable[Event]) -> Iterator[Event]:
-        """Yield empty requests: for a trace's conversation without events, and for agents, as targets of feedback."""
+        """Yield empty requests: of a trace's conversation without events, of agents (aims of feedback), of evaluators."""
+        for seq, span in enumerate(self.spans):
+            if id(span) in self._judges:
+                judge = {"messages": [], "judge": True}
+                yield event(self.source(span, seq), EventKind.REQUEST, span.started, judge)
         known = {(e["conversation_id"], name) for e in events for name in e.get("ids", ())}
         for seq, span in enumerate(self.spans):
             named = OTEL.name_of(span.attributes, "conversation")
