@@ -19,6 +19,7 @@ from flywheel.records.base import (
     canonical_json,
     content_id,
     has_no_floats,
+    plain_value,
     is_name,
     texts_in,
 )
@@ -162,6 +163,7 @@ __all__ = [
     "canonical_json",
     "content_id",
     "has_no_floats",
+    "plain_value",
     "is_name",
     "refused_alike",
     "texts_in",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from flywheel.reading.status import says_nothing
 from flywheel.records import ToolStatus
 from flywheel.stages.common.tools import changes, is_handoff, looks_up
 from flywheel.stages.datasets.grounding import guessed, named_tokens, plain_forms, shown
@@ -105,7 +106,7 @@ def _at_fault(pair: Pair, facts: Facts) -> bool | None:
 
 def is_among(result: str, results: Sequence[str]) -> bool:
     """Return whether a result is one of others, in nearly the same words."""
-    return bool(result.strip()) and any(overlap(plain_words(result), plain_words(r)) >= SAME_RESULT for r in results)
+    return not says_nothing(result) and any(overlap(plain_words(result), plain_words(r)) >= SAME_RESULT for r in results)
 
 
 def says_failed(result: str) -> bool:

@@ -17,6 +17,7 @@ import polars as pl
 
 from flywheel.config import PairsConfig
 from flywheel.models.calls import is_reproducible
+from flywheel.reading.status import says_nothing
 from flywheel.records import Split, ToolStatus, canonical_json, texts_in
 from flywheel.stages.common.memo import cached_by_identity
 from flywheel.stages.common.tools import changes, looks_up
@@ -35,10 +36,7 @@ FOREIGN_WORDS, LONG_WORD = 3, 5  # foreign words, and their letters, that make a
 _SHOWN_BY_RESULT = frozenset({CHEAPER, "retry_fixed"})  # builders whose evidence is what a call gave
 EPSILON = 1e-9  # margins are differences of floats; a pair exactly at the threshold stays
 
-_SAYS_NOTHING = re.compile(
-    r"\bno output\b|\bsuccess|\A\s*(?:ok|done|true|null|none|\[\s*\]|\{\s*\})\W*\Z", re.IGNORECASE
-)
-
+_WENT_WELL = re.compile(r"\bsuccess|\A\s*true\W*\Z", re.IGNORECASE)
 _SILENT = re.compile(  # in commands: what makes an error no error, and comments
     r"(?<=\brm) -\w*f\w*|--force\b|--ignore[\w-]*|\|\| *(?:true|:)(?=\s|\Z)|[2&]> */dev/null|(?<=\s)#.*"
 )
@@ -131,7 +129,7 @@ def _same_result(pair: Pair, facts: Facts) -> bool:
         first = {" ".join(_FIRST.split(text, maxsplit=1)[0].split()) for text in results}
         if len(first) == 1 and len(plain_words(*first).split()) >= LINE_WORDS:
             return True  # two searches with the same first finding
-    if not all(text.strip() for text in results) or any(_SAYS_NOTHING.search(text) for text in results):
+    if any(says_nothing(text) or _WENT_WELL.search(text) for text in results):
         return False
     ours, theirs = (plain_words(text).split() for text in results)
     if len(ours) <= FEW_WORDS and set(ours) <= set(theirs):
@@ -275,7 +273,8 @@ def _nothing_shown(pair: Pair, facts: Facts) -> bool:
     calls = calls_of(message_of(pair, "chosen"))
     if pair["builder"] not in _SHOWN_BY_RESULT or not calls or any(changes(call["name"]) for call in calls):
         return False
-    return not plain_words(facts.results(key_of(pair, "chosen"))).strip()
+    result = facts.results(key_of(pair, "chosen"))
+    return says_nothing(result) or not plain_words(result)
 
 
 def _not_grounded(pair: Pair, facts: Facts) -> bool:

@@ -31,7 +31,7 @@ def shorter(calls: list[tuple[str, Any]], others: list[tuple[str, Any]]) -> list
             "id": name,
             "p": 0.95,
             "tools": TOOLS,
-            "steps": [{"user": "West 5 77", "call": calls[0]}, *({"call": call} for call in calls[1:])],
+            "steps": [{"user": "West 5 77", "call": calls[0], "result": f"by {calls[0][0]}"}, *({"call": call} for call in calls[1:])],
         }
         for name, calls in attempts.items()
     ]

@@ -35,8 +35,16 @@ def run(made: Frames, cfg: PairsConfig = CFG, **builders: Any) -> tuple[list[dic
     return pairs.to_dicts(), {k.removeprefix("dropped: "): v for k, v in funnel.as_dict().items() if v}
 
 
+def with_keys(made: Frames) -> Frames:
+    """Return frames whose calls have the keys that a log's have."""
+    episodes, steps, returns = made
+    calls = [json.loads(action).get("tool_calls") or [] for action in steps["action"]]
+    keys = [action_key([call_key(call) for call in made]) for made in calls]
+    return episodes, steps.with_columns(pl.Series("action_key", keys, dtype=pl.String)), returns
+
+
 def attempt(name: str, call: tuple[str, Any], p: float, *later: dict[str, Any], **turn: Any) -> dict[str, Any]:
-    steps = [{"user": "I need 5 of West, order 77", "call": ("look", {})}, {"call": call, **turn}, *later]
+    steps = [{"user": "I need 5 of West, order 77", "call": ("look", {}), "result": "seen"}, {"call": call, **turn}, *later]
     return {"id": name, "p": p, "steps": steps, "tools": TOOLS}
 
 
@@ -170,7 +178,14 @@ def test_to_silence_an_error_mends_nothing(frames: Make, fixed: str, *, kept: bo
 
 
 @pytest.mark.parametrize(
-    ("tool", "result", "kept"), [("sql", "", False), ("sql", "[]", False), ("sql", "0", True), ("rename", "", True)]
+    ("tool", "result", "kept"),
+    [
+        ("sql", "", False),
+        ("sql", "[]", False),
+        ("sql", "[Run finished without output]", False),
+        ("sql", "0", True),
+        ("rename", "", True),
+    ],
 )
 def test_a_fix_that_gives_nothing_shows_only_that_it_ran(frames: Make, tool: str, result: str, *, kept: bool) -> None:
     made = retry("e", "no column revenue", "SELECT region FROM sales")
@@ -180,6 +195,15 @@ def test_a_fix_that_gives_nothing_shows_only_that_it_ran(frames: Make, tool: str
     made["tools"] = canonical_json([{"name": name} for name in ("sql", "rename")])
     counts = run(frames([made]))[1]
     assert (counts.get("kept", 0), counts.get("retry_fixed: nothing shown", 0)) == (int(kept), int(not kept))
+
+
+def test_a_fix_of_letter_case_is_a_fix(frames: Make) -> None:
+    made = retry("e", "no such option: c", "tar -C west")
+    made["steps"][0] |= {"user": "unpack west", "call": ("sql", {"q": "tar -c west"})}
+    (pair,), _ = run(with_keys(frames([made])))
+    assert [json.loads(pair[side])[-1]["tool_calls"][0]["arguments"]["q"] for side in ("chosen", "rejected")] == [
+        "tar -C west", "tar -c west",
+    ]  # fmt: skip
 
 
 def test_a_search_that_finds_nothing_is_no_error(frames: Make) -> None:
@@ -406,12 +430,7 @@ def test_a_call_that_its_own_attempt_went_on_to_vary_was_not_what_helped(frames:
     query = {"q": "West 5 wrote it"}
     again = {"call": ("search", {"q": "West 5 wrote it in"}), "result": "Ann"}
     one = searched("a", 0.95, query["q"], "x y z", again, {"say": "done"})
-    episodes, steps, returns = frames([one, searched("b", 0.05, "in which year", "a b c", {"say": "done"})])
-    keys = [
-        action_key([call_key(call) for call in json.loads(action).get("tool_calls") or []])
-        for action in steps["action"]
-    ]
-    counts = run((episodes, steps.with_columns(pl.Series("action_key", keys, dtype=pl.String)), returns))[1]
+    counts = run(with_keys(frames([one, searched("b", 0.05, "in which year", "a b c", {"say": "done"})])))[1]
     assert counts["sibling: tried again"] == 1
 
 
