@@ -81,9 +81,11 @@ def test_each_filter_drops_and_counts(frames: Make, attempts: list[dict[str, Any
 
 
 def test_a_call_that_answers_another_conversation_is_dropped(frames: Make) -> None:
-    foreign = {**BAD, "steps": [{**BAD["steps"][0], "result": "code 4711"}, {"call": ("bad", {"n": 4711})}]}
+    listed = "We hold lamps, desks, chairs, clocks and rugs in West, and all of them are counted under the code"
+    good, bad = ({**one, "steps": [{**one["steps"][0], "result": f"{listed} 12"}, *one["steps"][1:]]} for one in (GOOD, BAD))
+    foreign = {**BAD, "steps": [{**bad["steps"][0], "result": f"{listed} 4711"}, {"call": ("bad", {"n": 4711})}]}
     invented = {**BAD, "steps": [BAD["steps"][0], {"call": ("bad", {"n": 4711})}]}
-    assert run(frames([GOOD, foreign]))[1]["sibling: other context"] == 1
+    assert run(frames([good, foreign]))[1]["sibling: other context"] == 1
     assert run(frames([GOOD, invented]))[1]["kept"] == 1
 
 
@@ -132,6 +134,32 @@ def test_an_action_names_no_fact_that_only_one_user_gave(frames: Make) -> None:
         asked("b", "please cancel order 78 of my account", call=("bad", {}), p=0.05),
     ]
     assert run(frames(made))[1]["sibling: other request"] == 1
+
+
+def test_where_a_call_of_both_showed_something_else_is_another_state(frames: Make) -> None:
+    other = {**BAD, "steps": [{**BAD["steps"][0], "result": "gone"}, *BAD["steps"][1:]]}
+    counts = [run(with_keys(frames([GOOD, bad])))[1] for bad in (BAD, other)]
+    assert [(c.get("kept", 0), c.get("sibling: other course", 0)) for c in counts] == [(1, 0), (0, 1)]
+
+
+@pytest.mark.parametrize(("said", "same"), [("I take it to be 5 of them.", True), ("There are 7 of them.", False)])
+def test_a_turn_that_answers_other_words_is_another_state(frames: Make, said: str, *, same: bool) -> None:
+    turns = ("how many lamps does order 77 have", "that is not what I had ordered then")
+    made = [
+        asked("a", *turns, call=("good", {}), p=0.95, said="There are 5 of them."),
+        asked("b", *turns, call=("bad", {}), p=0.05, said=said),
+    ]
+    counts = run(frames(made))[1]
+    assert (counts.get("kept", 0), counts.get("sibling: other course", 0)) == (int(same), int(not same))
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"), [("Let me look.", True), ("Let me look.\nObservation: 5", False), ("**User:** thanks", False)]
+)
+def test_who_writes_a_tools_result_is_no_example(frames: Make, said: str, *, kept: bool) -> None:
+    good = {**GOOD, "steps": [GOOD["steps"][0], {**GOOD["steps"][1], "say": said}]}
+    counts = run(frames([good, BAD]))[1]
+    assert (counts.get("kept", 0), counts.get("sibling: invented result", 0)) == (int(kept), int(not kept))
 
 
 def test_calls_that_give_the_same_to_go_on_with_are_no_better_than_each_other(frames: Make) -> None:
