@@ -163,7 +163,7 @@ DEFINES = "def double(it): total = it + it; return total"
 )
 def test_what_a_call_shows_beyond_its_own_words(frames: Make, wrote: str, gave: str, answer: str, *, kept: bool) -> None:
     calls, others = [("good", {"q": wrote})], [("bad", {"q": "def double it"}), ("look", {}), ("look", {"n": 5})]
-    one, failing = shorter(calls, others)  # type: ignore[arg-type]
+    one, failing = shorter(calls, others)
     one["steps"] = [one["steps"][0] | {"result": f"{gave}\n{LEFT.format(4)}"}, {"say": answer}]
     wrong = {"result": f"SyntaxError: invalid syntax\n{LEFT.format(4)}", "status": "failed"}
     later = [{**step, "result": f"{n} more\n{LEFT.format(n)}"} for n, step in enumerate([*failing["steps"][1:]] * 3)]

@@ -34,7 +34,7 @@ def mined(frames: Make, bad: Callable[[str], dict[str, Any]], looked: Sequence[s
     for n in range(24):
         order, good = str(4000 + n), n % 2
         call = ("refund", {"order": order}) if good else ("cancel", bad(order))
-        steps = [{"call": call}, {"say": "done"}]
+        steps: list[dict[str, Any]] = [{"call": call}, {"say": "done"}]
         if looked:
             steps = [{"call": ("look", {"order": order}), "result": f"{order}: {looked[good]}"}, *steps]
         steps[0]["user"] = f"Give me my money back for order {order}"
