@@ -21,7 +21,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("projects", nargs="+", type=Path)
     for folder in parser.parse_args().projects:
-        examples = Project(folder).store.table("examples", "examples").select("task_id", "split", "completion").collect()
+        examples = (
+            Project(folder).store.table("examples", "examples").select("task_id", "split", "completion").collect()
+        )
         held = examples.filter(pl.col("split") == "holdout")["completion"]
         texts = EvaluationTexts.of([json.loads(text) for text in held], [])
         train = examples.filter(pl.col("split") == "train").select("task_id", "completion").iter_rows()

@@ -42,19 +42,108 @@ _TYPE = re.compile(r"\s*(?:[\w.]*\.)?([A-Z]\w*(?:Error|Exception))\b")
 _PARSED_LENGTH = 200_000  # longer results are data; their first words decide
 _LONGEST_NOTHING = 300  # characters
 _STATES = {*(name for name, _ in _FLAGS), *_ERRORS, "status", "stderr"}  # fields that are no result
-_RAN = frozenset("ok okay done success successful successfully succeeded executed completed finished".split())
-_NONE = frozenset("empty none null nil nothing undefined".split())
+_RAN = frozenset(
+    ["ok", "okay", "done", "success", "successful", "successfully", "succeeded", "executed", "completed", "finished"]
+)
+_NONE = frozenset(["empty", "none", "null", "nil", "nothing", "undefined"])
 _NO = frozenset(("no", "without"))
 _WHAT = frozenset(
-    "output outputs result results row rows match matches record records content data hit hits entry entries item items"
-    " document documents response stdout stderr set value text anything".split()
+    [
+        "output",
+        "outputs",
+        "result",
+        "results",
+        "row",
+        "rows",
+        "match",
+        "matches",
+        "record",
+        "records",
+        "content",
+        "data",
+        "hit",
+        "hits",
+        "entry",
+        "entries",
+        "item",
+        "items",
+        "document",
+        "documents",
+        "response",
+        "stdout",
+        "stderr",
+        "set",
+        "value",
+        "text",
+        "anything",
+    ]
 )
 _AROUND = frozenset(
-    "the a an your this it i for tool bash shell command code script program query function cell process call execution"
-    " operation search was is has have been there were are and or but with by in on to did ran run return returned"
-    " returncode produce produced print printed generate generated give any affected found sec exit exited standard".split()
+    [
+        "the",
+        "a",
+        "an",
+        "your",
+        "this",
+        "it",
+        "i",
+        "for",
+        "tool",
+        "bash",
+        "shell",
+        "command",
+        "code",
+        "script",
+        "program",
+        "query",
+        "function",
+        "cell",
+        "process",
+        "call",
+        "execution",
+        "operation",
+        "search",
+        "was",
+        "is",
+        "has",
+        "have",
+        "been",
+        "there",
+        "were",
+        "are",
+        "and",
+        "or",
+        "but",
+        "with",
+        "by",
+        "in",
+        "on",
+        "to",
+        "did",
+        "ran",
+        "run",
+        "return",
+        "returned",
+        "returncode",
+        "produce",
+        "produced",
+        "print",
+        "printed",
+        "generate",
+        "generated",
+        "give",
+        "any",
+        "affected",
+        "found",
+        "sec",
+        "exit",
+        "exited",
+        "standard",
+    ]
 )
-_CODE_ZERO = re.compile(r"\b(?:exit(?:ed)?|return)?[\s_-]*(?:with )?(?:code|status)\W{0,3}0\b|\(\d+\.\d+ sec\)", re.IGNORECASE)
+_CODE_ZERO = re.compile(
+    r"\b(?:exit(?:ed)?|return)?[\s_-]*(?:with )?(?:code|status)\W{0,3}0\b|\(\d+\.\d+ sec\)", re.IGNORECASE
+)
 _OR_ERRORS = re.compile(r"\b(?:or|and|nor) errors?\b", re.IGNORECASE)
 _DID_NOT = re.compile(r"\b(?:did|does) not(?= (?:produce|return|generate|print|give)\b)|\b0(?= \w)", re.IGNORECASE)
 _FOUND_NONE = re.compile(
@@ -63,6 +152,7 @@ _FOUND_NONE = re.compile(
     r"(?:\s(?:for|in|with|to|that|on|by|from|at)\b[^\n:;]*)?\W*",
     re.IGNORECASE,
 )
+
 
 def stated_status(fields: Mapping[str, Any]) -> str:
     """Return the status that a structured result's own fields give: flags, an error, a word, an exit code."""

@@ -19,8 +19,8 @@ from flywheel.records.base import (
     canonical_json,
     content_id,
     has_no_floats,
-    plain_value,
     is_name,
+    plain_value,
     texts_in,
 )
 from flywheel.records.candidates import GateEvidence, LedgerEntry, Outcome
@@ -163,8 +163,8 @@ __all__ = [
     "canonical_json",
     "content_id",
     "has_no_floats",
-    "plain_value",
     "is_name",
+    "plain_value",
     "refused_alike",
     "texts_in",
 ]

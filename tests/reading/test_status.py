@@ -70,8 +70,10 @@ def test_the_errors_name() -> None:
     [
         None, " \n", "[]", "{}", "null", "NO_OUTPUT", "(no output)", "[Run finished without output]", "Done.",
         "The command ran and did not print any output or errors.", "Empty set (0.02 sec)", "OK, 0 rows affected",
-        "0 rows in set", "No results for this query.", "No trains found for 'Ulm', 1997", "<returncode>0</returncode>\n<output>\n</output>",
-        '{"stdout": "", "stderr": "", "exit_code": 0}', '{"success": true}', '[{"rows": []}]', "Process exited with code 0",
+        "0 rows in set", "No results for this query.", "No trains found for 'Ulm', 1997",
+        "<returncode>0</returncode>\n<output>\n</output>",
+        '{"stdout": "", "stderr": "", "exit_code": 0}', '{"success": true}', '[{"rows": []}]',
+        "Process exited with code 0",
     ],
 )  # fmt: skip
 def test_what_says_no_more_than_that_a_call_ran(content: str | None) -> None:

@@ -7,7 +7,8 @@ them failed, shows nothing of a single call; an error, or an answer that one of 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from flywheel.reading.status import says_nothing
@@ -100,13 +101,17 @@ def _fell_short(pair: Pair, facts: Facts) -> bool:
         return at_fault is not None
     if answer & plain_forms(other) - told:
         return False  # it gave a part of the answer that the chosen one did not
-    if told - plain_forms(other) and MOSTLY * len(told) >= len(answer) and _concludes(words, told | shown(str(pair["prompt"]))):
+    if (
+        told - plain_forms(other)
+        and MOSTLY * len(told) >= len(answer)
+        and _concludes(words, told | shown(str(pair["prompt"])))
+    ):
         return True
     later = [text for n, text in facts.seen[pair["rejected_episode"]] if n > pair["rejected_step"]]
     return _succeeded(pair, facts) and len(gave.strip()) > 1 and is_among(gave, later)
 
 
-def _concludes(words: str, known: Set[str]) -> bool:
+def _concludes(words: str, known: AbstractSet[str]) -> bool:
     """Whether the last line of an answer that names anything names something that was known, not worked out from it."""
     named = (named_tokens({"content": line}) for line in reversed(words.splitlines()))
     return bool(next(filter(None, named), set()) & known)
@@ -134,7 +139,9 @@ def is_submitted(calls: Sequence[Mapping[str, Any]], answer: str) -> bool:
 
 def is_among(result: str, results: Sequence[str]) -> bool:
     """Return whether a result is one of others, in nearly the same words."""
-    return not says_nothing(result) and any(overlap(plain_words(result), plain_words(r)) >= SAME_RESULT for r in results)
+    return not says_nothing(result) and any(
+        overlap(plain_words(result), plain_words(r)) >= SAME_RESULT for r in results
+    )
 
 
 def says_failed(result: str) -> bool:

@@ -199,7 +199,11 @@ def _answered(prompt: str) -> frozenset[str]:
     messages = json.loads(prompt)
     turns = [n for n, message in enumerate(messages) if message["role"] == "user"]
     before = messages[turns[-1] - 1] if turns and turns[-1] else {}
-    return frozenset(named_tokens({"content": before.get("content")})) if before.get("role") == "assistant" else frozenset()
+    return (
+        frozenset(named_tokens({"content": before.get("content")}))
+        if before.get("role") == "assistant"
+        else frozenset()
+    )
 
 
 def _invented(pair: Pair, facts: Facts) -> bool:

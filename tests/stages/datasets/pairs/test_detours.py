@@ -31,7 +31,10 @@ def shorter(calls: list[tuple[str, Any]], others: list[tuple[str, Any]]) -> list
             "id": name,
             "p": 0.95,
             "tools": TOOLS,
-            "steps": [{"user": "West 5 77", "call": calls[0], "result": f"by {calls[0][0]}"}, *({"call": call} for call in calls[1:])],
+            "steps": [
+                {"user": "West 5 77", "call": calls[0], "result": f"by {calls[0][0]}"},
+                *({"call": call} for call in calls[1:]),
+            ],
         }
         for name, calls in attempts.items()
     ]
@@ -161,7 +164,9 @@ DEFINES = "def double(it): total = it + it; return total"
         ("print(say('West'))", "West it is", "West it is.", True),
     ],
 )
-def test_what_a_call_shows_beyond_its_own_words(frames: Make, wrote: str, gave: str, answer: str, *, kept: bool) -> None:
+def test_what_a_call_shows_beyond_its_own_words(
+    frames: Make, wrote: str, gave: str, answer: str, *, kept: bool
+) -> None:
     calls, others = [("good", {"q": wrote})], [("bad", {"q": "def double it"}), ("look", {}), ("look", {"n": 5})]
     one, failing = shorter(calls, others)
     one["steps"] = [one["steps"][0] | {"result": f"{gave}\n{LEFT.format(4)}"}, {"say": answer}]

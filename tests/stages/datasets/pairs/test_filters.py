@@ -44,7 +44,11 @@ def with_keys(made: Frames) -> Frames:
 
 
 def attempt(name: str, call: tuple[str, Any], p: float, *later: dict[str, Any], **turn: Any) -> dict[str, Any]:
-    steps = [{"user": "I need 5 of West, order 77", "call": ("look", {}), "result": "seen"}, {"call": call, **turn}, *later]
+    steps = [
+        {"user": "I need 5 of West, order 77", "call": ("look", {}), "result": "seen"},
+        {"call": call, **turn},
+        *later,
+    ]
     return {"id": name, "p": p, "steps": steps, "tools": TOOLS}
 
 
@@ -82,7 +86,9 @@ def test_each_filter_drops_and_counts(frames: Make, attempts: list[dict[str, Any
 
 def test_a_call_that_answers_another_conversation_is_dropped(frames: Make) -> None:
     listed = "We hold lamps, desks, chairs, clocks and rugs in West, and all of them are counted under the code"
-    good, bad = ({**one, "steps": [{**one["steps"][0], "result": f"{listed} 12"}, *one["steps"][1:]]} for one in (GOOD, BAD))
+    good, bad = (
+        {**one, "steps": [{**one["steps"][0], "result": f"{listed} 12"}, *one["steps"][1:]]} for one in (GOOD, BAD)
+    )
     foreign = {**BAD, "steps": [{**bad["steps"][0], "result": f"{listed} 4711"}, {"call": ("bad", {"n": 4711})}]}
     invented = {**BAD, "steps": [BAD["steps"][0], {"call": ("bad", {"n": 4711})}]}
     assert run(frames([good, foreign]))[1]["sibling: other context"] == 1

@@ -25,7 +25,9 @@ Make = Callable[[list[dict[str, Any]]], Frames]
 REWARDS = RewardsConfig()
 
 
-def mined(frames: Make, bad: Callable[[str], dict[str, Any]], looked: Sequence[str] = ()) -> tuple[list[dict[str, Any]], dict[str, int]]:
+def mined(
+    frames: Make, bad: Callable[[str], dict[str, Any]], looked: Sequence[str] = ()
+) -> tuple[list[dict[str, Any]], dict[str, int]]:
     """Mine 24 tasks of one intent with one attempt each; half of them do `bad` and fail.
 
     With `looked` they look first, and see the one text (who fails) or the other.
