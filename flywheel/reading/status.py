@@ -42,105 +42,22 @@ _TYPE = re.compile(r"\s*(?:[\w.]*\.)?([A-Z]\w*(?:Error|Exception))\b")
 _PARSED_LENGTH = 200_000  # longer results are data; their first words decide
 _LONGEST_NOTHING = 300  # characters
 _STATES = {*(name for name, _ in _FLAGS), *_ERRORS, "status", "stderr"}  # fields that are no result
-_RAN = frozenset(
-    ["ok", "okay", "done", "success", "successful", "successfully", "succeeded", "executed", "completed", "finished"]
-)
-_NONE = frozenset(["empty", "none", "null", "nil", "nothing", "undefined"])
+_RAN_LIST = "ok okay done success successful successfully succeeded executed completed finished"
+_RAN = frozenset(_RAN_LIST.split())
+_NONE = frozenset(("empty", "none", "null", "nil", "nothing", "undefined"))
 _NO = frozenset(("no", "without"))
-_WHAT = frozenset(
-    [
-        "output",
-        "outputs",
-        "result",
-        "results",
-        "row",
-        "rows",
-        "match",
-        "matches",
-        "record",
-        "records",
-        "content",
-        "data",
-        "hit",
-        "hits",
-        "entry",
-        "entries",
-        "item",
-        "items",
-        "document",
-        "documents",
-        "response",
-        "stdout",
-        "stderr",
-        "set",
-        "value",
-        "text",
-        "anything",
-    ]
+_WHAT_LIST = (
+    "output outputs result results row rows match matches record records content data hit hits entry entries item "
+    "items document documents response stdout stderr set value text anything"
 )
-_AROUND = frozenset(
-    [
-        "the",
-        "a",
-        "an",
-        "your",
-        "this",
-        "it",
-        "i",
-        "for",
-        "tool",
-        "bash",
-        "shell",
-        "command",
-        "code",
-        "script",
-        "program",
-        "query",
-        "function",
-        "cell",
-        "process",
-        "call",
-        "execution",
-        "operation",
-        "search",
-        "was",
-        "is",
-        "has",
-        "have",
-        "been",
-        "there",
-        "were",
-        "are",
-        "and",
-        "or",
-        "but",
-        "with",
-        "by",
-        "in",
-        "on",
-        "to",
-        "did",
-        "ran",
-        "run",
-        "return",
-        "returned",
-        "returncode",
-        "produce",
-        "produced",
-        "print",
-        "printed",
-        "generate",
-        "generated",
-        "give",
-        "any",
-        "affected",
-        "found",
-        "sec",
-        "exit",
-        "exited",
-        "standard",
-    ]
+_WHAT = frozenset(_WHAT_LIST.split())
+_AROUND_LIST = (
+    "the a an your this it i for tool bash shell command code script program query function cell process call "
+    "execution operation search was is has have been there were are and or but with by in on to did ran run return "
+    "returned returncode produce produced print printed generate generated give any affected found sec exit exited "
+    "standard"
 )
+_AROUND = frozenset(_AROUND_LIST.split())
 _CODE_ZERO = re.compile(
     r"\b(?:exit(?:ed)?|return)?[\s_-]*(?:with )?(?:code|status)\W{0,3}0\b|\(\d+\.\d+ sec\)", re.IGNORECASE
 )
