@@ -41,7 +41,7 @@ _CODE = re.compile(r"-?\d{1,9}\Z", re.ASCII)
 _TYPE = re.compile(r"\s*(?:[\w.]*\.)?([A-Z]\w*(?:Error|Exception))\b")
 _PARSED_LENGTH = 200_000  # longer results are data; their first words decide
 _LONGEST_NOTHING = 300  # characters
-_STATES = {*(name for name, _ in _FLAGS), *_ERRORS, "status", "stderr"}  # fields that are no result
+_STATES = {*(name for name, _ in _FLAGS), *_ERRORS, "status", "stderr"}  # fields that show no result
 _RAN_LIST = "ok okay done success successful successfully succeeded executed completed finished"
 _RAN = frozenset(_RAN_LIST.split())
 _NONE = frozenset(("empty", "none", "null", "nil", "nothing", "undefined"))
@@ -140,7 +140,7 @@ def _is_error(item: Any) -> bool:
 def says_nothing(content: str | None) -> bool:
     """Return whether a result shows no more than that the call ran, or that it found nothing.
 
-    It is empty, or says so in words or in JSON: `[]`, `(no output)`, `Executed successfully`, `0 rows in set`, `No
+    It is empty, or states that in words or in JSON: `[]`, `(no output)`, `Executed successfully`, `0 rows in set`, `No
     results found for x`, and an object whose fields, but for flags and errors, are all empty. A number is a result.
     """
     text = (content or "").strip()

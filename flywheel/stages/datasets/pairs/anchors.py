@@ -90,7 +90,7 @@ def _rows(steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _shows_nothing(observation: str) -> bool:
-    """Whether no tool's result among some messages says more than that its call ran."""
+    """Whether no tool's result among some messages shows more than that its call ran."""
     results = [m.get("content") for m in orjson.loads(observation) if m["role"] == "tool"]
     return bool(results) and all(says_nothing(r if isinstance(r, str) else None) for r in results)
 
