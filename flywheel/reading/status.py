@@ -36,9 +36,39 @@ _FLAGS = (
     ("ok", False),
 )
 _ERRORS = ("error", "errors", "exception")
+_CODES = ("exit_code", "exitCode", "returncode", "return_code")
 _CODE = re.compile(r"-?\d{1,9}\Z", re.ASCII)
 _TYPE = re.compile(r"\s*(?:[\w.]*\.)?([A-Z]\w*(?:Error|Exception))\b")
 _PARSED_LENGTH = 200_000  # longer results are data; their first words decide
+_LONGEST_NOTHING = 300  # characters
+_STATES = {*(name for name, _ in _FLAGS), *_ERRORS, "status", "stderr"}  # fields that show no result
+_RAN_LIST = "ok okay done success successful successfully succeeded executed completed finished"
+_RAN = frozenset(_RAN_LIST.split())
+_NONE = frozenset(("empty", "none", "null", "nil", "nothing", "undefined"))
+_NO = frozenset(("no", "without"))
+_WHAT_LIST = (
+    "output outputs result results row rows match matches record records content data hit hits entry entries item "
+    "items document documents response stdout stderr set value text anything"
+)
+_WHAT = frozenset(_WHAT_LIST.split())
+_AROUND_LIST = (
+    "the a an your this it i for tool bash shell command code script program query function cell process call "
+    "execution operation search was is has have been there were are and or but with by in on to did ran run return "
+    "returned returncode produce produced print printed generate generated give any affected found sec exit exited "
+    "standard"
+)
+_AROUND = frozenset(_AROUND_LIST.split())
+_CODE_ZERO = re.compile(
+    r"\b(?:exit(?:ed)?|return)?[\s_-]*(?:with )?(?:code|status)\W{0,3}0\b|\(\d+\.\d+ sec\)", re.IGNORECASE
+)
+_OR_ERRORS = re.compile(r"\b(?:or|and|nor) errors?\b", re.IGNORECASE)
+_DID_NOT = re.compile(r"\b(?:did|does) not(?= (?:produce|return|generate|print|give)\b)|\b0(?= \w)", re.IGNORECASE)
+_FOUND_NONE = re.compile(
+    r"\W*(?:sorry\W+)?(?:there (?:are|were) )?(?:no|0)\s(?!(?:errors?|problems?|issues?|warnings?|violations?)\b)"
+    r"(?:[\w-]+\s){0,3}(?:found|results?|match(?:es|ed|ing)?|available|returned)\b(?:\s\w+)?"
+    r"(?:\s(?:for|in|with|to|that|on|by|from|at)\b[^\n:;]*)?\W*",
+    re.IGNORECASE,
+)
 
 
 def stated_status(fields: Mapping[str, Any]) -> str:
@@ -55,7 +85,7 @@ def stated_status(fields: Mapping[str, Any]) -> str:
     word = fields.get("status")
     if isinstance(word, str) and word.lower() in _FAILED_WORDS | _OK_WORDS:
         return FAILED if word.lower() in _FAILED_WORDS else OK
-    for name in ("exit_code", "exitCode", "returncode", "return_code"):
+    for name in _CODES:
         code = fields.get(name)
         if (isinstance(code, int) and not isinstance(code, bool)) or (isinstance(code, str) and _CODE.match(code)):
             return FAILED if int(code) else OK
@@ -105,6 +135,37 @@ def _structured_status(content: str) -> str:
 def _is_error(item: Any) -> bool:
     """Whether an item of a list has an error."""
     return isinstance(item, dict) and any(_errs(item.get(name)) for name in _ERRORS)
+
+
+def says_nothing(content: str | None) -> bool:
+    """Return whether a result shows no more than that the call ran, or that it found nothing.
+
+    It is empty, or states that in words or in JSON: `[]`, `(no output)`, `Executed successfully`, `0 rows in set`, `No
+    results found for x`, and an object whose fields, but for flags and errors, are all empty. A number is a result.
+    """
+    text = (content or "").strip()
+    if len(text) > _LONGEST_NOTHING:
+        return False
+    try:
+        return text == "" or _is_nothing(orjson.loads(text))
+    except orjson.JSONDecodeError:
+        pass  # words
+    if _FOUND_NONE.fullmatch(text):
+        return True
+    plain = _DID_NOT.sub("no", _OR_ERRORS.sub(" ", _CODE_ZERO.sub(" ok ", text)))
+    words = {*re.findall(r"[^\W_]+", plain.lower())}
+    no_more = words & (_RAN | _NONE) or (words & _NO and words & _WHAT)
+    return words <= _RAN | _NONE | _NO | _WHAT | _AROUND and (not words or bool(no_more))
+
+
+def _is_nothing(value: Any) -> bool:
+    """Whether a JSON value is empty, or an object whose fields are, but for those that say how the call ended."""
+    if isinstance(value, dict):
+        fields = {**value, **dict.fromkeys(_STATES | set(_CODES))}
+        return all(map(_is_nothing, fields.values()))
+    if isinstance(value, list):
+        return all(map(_is_nothing, value))
+    return value is None or (isinstance(value, str) and says_nothing(value))
 
 
 def error_type(content: str | None) -> str | None:

@@ -20,6 +20,7 @@ from flywheel.records.base import (
     content_id,
     has_no_floats,
     is_name,
+    plain_value,
     texts_in,
 )
 from flywheel.records.candidates import GateEvidence, LedgerEntry, Outcome
@@ -163,6 +164,7 @@ __all__ = [
     "content_id",
     "has_no_floats",
     "is_name",
+    "plain_value",
     "refused_alike",
     "texts_in",
 ]

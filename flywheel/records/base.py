@@ -58,6 +58,20 @@ def content_id(*parts: object) -> str:
     return hashlib.sha256(text).hexdigest()[:ID_HEX]
 
 
+def plain_value(value: object) -> object:
+    """Return a JSON value as equal calls share it: 1.0 as 1, texts without outer blanks.
+
+    Letter case stays: `tar -c` and `tar -C`, `Users` and `users`, are two things.
+    """
+    if isinstance(value, str):
+        return value.strip()
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, Mapping):
+        return {key: plain_value(inner) for key, inner in value.items()}
+    return [plain_value(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
 def texts_in(value: object) -> Iterator[str]:
     """Yield every text in a JSON value, in order, without names of fields."""
     if isinstance(value, str):

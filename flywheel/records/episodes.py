@@ -316,3 +316,6 @@ class Alternative(Row):
     user: str | None = Field(default=None, description="Pseudonym of its user.")
     message: Json = Field(description="JSON of the assistant message.")
     slots: list[str] = Field(description="Numbers, ids and names in the attempt's request, in order.")
+    shown: str = Field(
+        default="", description="Hash of what tools had shown it before, but for numbers, ids and names."
+    )

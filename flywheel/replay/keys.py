@@ -1,7 +1,6 @@
 """When two calls, two states or two answers are equal.
 
-In: calls, states, texts. Out: keys. Stricter than anchor states are: `LS` and `ls` are two commands, and a result that
-was recorded for one must never answer the other.
+In: calls, states, texts. Out: keys. A result that was recorded for one call must never answer another.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from flywheel.records import ID_HEX, canonical_json
+from flywheel.records import ID_HEX, canonical_json, plain_value
 
 START = "0" * ID_HEX  # the state before any act
 ANY = '"*"'  # placeholder for the arguments of a tool whose arguments are only words, such as a handover's summary
@@ -20,17 +19,7 @@ _WORD = re.compile(r"[^\W_]+(?:[.,]\d+)*")
 
 def call_text(name: str, arguments: Mapping[str, Any]) -> str:
     """Return the text that equal calls share: keys sorted, 1.0 as 1, strings without outer blanks, no more."""
-    return f"{name} {canonical_json(_plain(arguments))}"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.strip()
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, Mapping):
-        return {key: _plain(inner) for key, inner in value.items()}
-    return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
+    return f"{name} {canonical_json(plain_value(arguments))}"
 
 
 def next_state(state: str, call: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from flywheel.reading.status import error_type, tool_status
+from flywheel.reading.status import error_type, says_nothing, tool_status
 
 
 @pytest.mark.parametrize(
@@ -63,3 +63,30 @@ def test_flags_outweigh_the_text(fields: dict[str, Any], status: str) -> None:
 def test_the_errors_name() -> None:
     assert error_type("duckdb.CatalogException: no") == "CatalogException"
     assert error_type("42") is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        None, " \n", "[]", "{}", "null", "NO_OUTPUT", "(no output)", "[Run finished without output]", "Done.",
+        "The command ran and did not print any output or errors.", "Empty set (0.02 sec)", "OK, 0 rows affected",
+        "0 rows in set", "No results for this query.", "No trains found for 'Ulm', 1997",
+        "<returncode>0</returncode>\n<output>\n</output>",
+        '{"stdout": "", "stderr": "", "exit_code": 0}', '{"success": true}', '[{"rows": []}]',
+        "Process exited with code 0",
+    ],
+)  # fmt: skip
+def test_what_says_no_more_than_that_a_call_ran(content: str | None) -> None:
+    assert says_nothing(content)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "0", "1", "False", "True", "command not found", "No such file or directory", "3 rows in set", "No errors found",
+        '{"available": true}', '{"count": 0}', "Error: no results", "exit code 1", "None of them", "output",
+        "No exact match found: see page 7", '{"order": "done", "id": 7}', "no output\n" * 99,
+    ],
+)  # fmt: skip
+def test_what_a_result_still_shows(content: str) -> None:
+    assert not says_nothing(content)

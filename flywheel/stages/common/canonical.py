@@ -1,7 +1,8 @@
 """What makes two requests, two calls or two states "the same": canonical forms and the ids made from them.
 
-In: parsed JSON of messages and calls. Out: text and ids that ignore what carries no meaning (key order, 1.0 or 1, case,
-width and outer blanks of strings), so that attempts at one task meet in the same anchor states.
+In: parsed JSON of messages and calls. Out: text and ids that ignore what carries no meaning, so that attempts at one
+task meet in the same anchor states: of calls the order of keys, 1.0 or 1 and outer blanks, of what people and agents
+say also letter case and width. A call's case is a part of it: options, names and paths differ by it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from flywheel.records import ID_HEX, canonical_json, content_id, has_no_floats
+from flywheel.records import ID_HEX, canonical_json, content_id, has_no_floats, plain_value
 
 STATE_TASK_HEX = 16  # digits of a state that are its task's
 HOLDOUT_SALT = "flywheel-holdout:"
@@ -24,12 +25,12 @@ HOLDOUT_SALT = "flywheel-holdout:"
 # credit of alike actions uses slots: within one task a wrong order number is a wrong action.
 SLOTS: tuple[tuple[str, str], ...] = (
     (r"<([A-Za-z]+)_[0-9a-f]{4,}>", "<$1>"),  # redaction's pseudonyms
-    (r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "<ID>"),
+    (r"(?i)\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "<ID>"),
     (r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+", "<EMAIL>"),
-    (r"\bhttps?://[^\s\"]+", "<URL>"),
-    (r"\b\d{4}-\d{2}-\d{2}(?:[t ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:z|[+-]\d{2}:?\d{2})?)?\b", "<DATE>"),
+    (r"(?i)\bhttps?://[^\s\"]+", "<URL>"),
+    (r"(?i)\b\d{4}-\d{2}-\d{2}(?:[t ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:z|[+-]\d{2}:?\d{2})?)?\b", "<DATE>"),
     (r"'[^'\n]{1,200}'|\\\"(?:[^\"\\\n]){1,200}\\\"", "<QUOTED>"),
-    (r"\b(?:[a-z]+[-_#])?[0-9a-z]*\d[0-9a-z]*\d[0-9a-z]*\d[0-9a-z]*\b", "<ID>"),  # three digits or more
+    (r"(?i)\b(?:[a-z]+[-_#])?[0-9a-z]*\d[0-9a-z]*\d[0-9a-z]*\d[0-9a-z]*\b", "<ID>"),  # three digits or more
 )
 
 
@@ -84,24 +85,12 @@ def _fold(text: str) -> str:
     return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
 
 
-def _canonical(value: Any) -> Any:
-    if isinstance(value, str):
-        return _fold(value).strip()
-    if isinstance(value, float):
-        return int(value) if value.is_integer() else value
-    if isinstance(value, dict):
-        return {key: _canonical(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_canonical(item) for item in value]
-    return value
-
-
 def call_key(call: dict[str, Any]) -> str:
     """Return the canonical text of one call; a call that did not parse is identified by its raw text."""
     arguments = call.get("arguments")
     if arguments is None:
-        return f"{call['name']} !{normal_text(call.get('arguments_raw') or '')}"
-    return f"{call['name']} {dump(_canonical(arguments))}"
+        return f"{call['name']} !{' '.join((call.get('arguments_raw') or '').split())}"
+    return f"{call['name']} {dump(plain_value(arguments))}"
 
 
 def action_key(keys: Sequence[str]) -> str | None:

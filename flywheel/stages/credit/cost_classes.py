@@ -14,13 +14,13 @@ from typing import Any
 
 import orjson
 
+from flywheel.reading.status import says_nothing
 from flywheel.records import ToolStatus
 
 _BY_TOOL = '"role":"tool"'
 _ERROR = re.compile(r"\b(?:[A-Za-z]\w*(?:Error|Exception)|[45]\d\d)\b")
 _LOOKED_AT = 400  # characters of a failure in which its kind is looked for
 _MOST_SHAPED = 20_000  # characters of a result whose shape is read
-_EMPTY = frozenset({"", "[]", "{}", "null", "none", '""', "no results", "no results found"})
 
 
 def text_class(action: str) -> str:
@@ -61,7 +61,7 @@ def _result(end: str, content: str) -> str:
     if end == ToolStatus.FAILED:
         kind = _ERROR.search(text[:_LOOKED_AT])
         return f"{end}:{kind[0] if kind else ''}"
-    if text[:20].rstrip(".").lower() in _EMPTY:
+    if says_nothing(text):
         return f"{end} empty"
     return f"{end} {_shape(text)} {len(text).bit_length() // 4}"
 

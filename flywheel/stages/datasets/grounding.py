@@ -11,6 +11,8 @@ functions) are knowledge that needs no source, unless the agent came to see them
 they came from there. Words of SQL, names that a query defines itself, 0 and 1 always pass. Otherwise the rule is
 strict: a value that the model computed itself counts as unseen.
 
+One of several things of a kind ("shelf 2") must have been seen with its number where others of its kind were.
+
 The tables and columns of a query are known, as complete words, from instructions, requests, tool schemas, results, and
 calls that worked. The rejected action is not a source of them, nor are an earlier guess that failed, its error, or the
 parts of a name (see `sql_names` for what passes). The plain words of a request show no table for certain ("how many
@@ -43,6 +45,8 @@ _WORD = re.compile(r"(?<!\w)[A-Za-z][A-Za-z']*(?!\w)")  # not a part of a name l
 _QUOTED = re.compile(
     r"\"([^\"\n]{1,80})\"|`([^`\n]{1,80})`|\[([^\[\]\n]{1,80})\]|^\s*([^|\n]{1,60}?)\s*\|", re.MULTILINE
 )
+_OF_MANY = re.compile(r"[\"']([A-Za-z]{3,} \d{1,3})[\"']|\A([A-Za-z]{3,} \d{1,3})\Z")
+_WITH_NUMBER = re.compile(r"\b([A-Za-z]{3,}) (\d{1,3})\b")
 _SPEAKS_OF_TABLES = re.compile(r"\b(?:tables?|columns?|schemas?|select|from\s*`)\b|[a-z]_[a-z]|`\w", re.IGNORECASE)
 _UNKNOWN_NAME = re.compile(
     r"\A.{0,80}\b(?:no such (?:table|column)|unknown (?:table|column|database)|does(?: no|n'?)t exist)", re.IGNORECASE
@@ -245,7 +249,22 @@ def ungrounded(
         new -= _names_and_keys(chosen)
     visible = shown(prompt) | (shown(tools) if tools else frozenset[str]())
     unseen = {token for token in new if token not in visible and not _parts_visible(token, visible)}
-    return {token for token in unseen if tokens[token] or token in shown(own)} | unknown
+    of_many = {name for name in _numbered(chosen) - _numbered(rejected) if _is_another(name, prompt)}
+    return {token for token in unseen if tokens[token] or token in shown(own)} | unknown | of_many
+
+
+def _numbered(message: dict[str, Any]) -> set[str]:
+    """Return the things of several that an action names by their numbers, like "shelf 2", in quotes or as a value."""
+    texts = {text for call in message.get("tool_calls") or [] for text in _strings(call.get("arguments") or {})}
+    names = (match[1] or match[2] for text in texts for match in _OF_MANY.finditer(text))
+    return {name.casefold() for name in names}
+
+
+def _is_another(name: str, prompt: str) -> bool:
+    """Whether a prompt shows things of this kind by their numbers, and not this one."""
+    kind = name.rpartition(" ")[0]
+    seen = {" ".join(words).casefold() for words in _WITH_NUMBER.findall(prompt)}
+    return name not in seen and any(other.rpartition(" ")[0] == kind for other in seen)
 
 
 def _schema(message: dict[str, Any]) -> frozenset[str]:

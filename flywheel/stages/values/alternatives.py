@@ -3,7 +3,8 @@
 In: the attempts of some tasks and the table `values`. Out: rows of the table `alternatives`, the action of each shared
 state as the attempt has it that `values` names, with what was special about its request. `transplanted` puts such an
 action into another attempt: requests of one intent are equal but for numbers, ids and names, so the first of these
-becomes the first, and so on.
+becomes the first, and so on. What an attempt does after a tool's result depends on it, so an action moves only to where
+tools had shown the same (`shown_before`), but for such numbers and names.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from typing import Any
 import polars as pl
 
 from flywheel.contracts import polars_schema
-from flywheel.records import Alternative
-from flywheel.stages.tasks.minhash import slots_of
+from flywheel.records import Alternative, content_id
+from flywheel.stages.tasks.minhash import masked_words, slots_of
 from flywheel.stages.values.keys import requests
 
 _LONGEST = 8_000  # characters of a message that is kept
@@ -34,6 +35,9 @@ def build_alternatives(episodes: pl.DataFrame, steps: pl.DataFrame, values: pl.D
     rows = named.join(
         calls.select("episode_id", "action", step="index"), on=["episode_id", "step"], how="inner", suffix="_made"
     ).rename({"action_made": "message"})
+    rows = rows.join(
+        shown_before(steps, rows["episode_id"]).rename({"index": "step"}), on=["episode_id", "step"], how="left"
+    )
     facts = episodes.select("episode_id", "user").join(requests(steps), on="episode_id", how="left")
     rows = rows.join(facts, on="episode_id", how="left").with_columns(
         slots=pl.col("request").map_elements(slots_of, return_dtype=pl.List(pl.String))
@@ -42,6 +46,24 @@ def build_alternatives(episodes: pl.DataFrame, steps: pl.DataFrame, values: pl.D
     return rows.select(pl.col(name).cast(kind) for name, kind in polars_schema(Alternative).items()).sort(
         "state", "action"
     )
+
+
+def shown_before(steps: pl.DataFrame, episode_ids: pl.Series) -> pl.DataFrame:
+    """Return {episode_id, index, shown} of the steps of some episodes: a hash of all that tools had shown before each.
+
+    Numbers, ids and names are masked, as in requests of an intent.
+    """
+    asked = steps.filter(pl.col("episode_id").is_in(episode_ids.unique().implode())).sort("episode_id", "index")
+    rows, hashes = asked.select("episode_id", "index", "observation"), list[str]()
+    last, shown = "", ""
+    for episode, _, observation in rows.iter_rows():
+        shown = shown if episode == last else ""
+        last = episode
+        for message in json.loads(observation):
+            if message["role"] == "tool":
+                shown = content_id(shown, masked_words(str(message.get("content") or "")))
+        hashes.append(shown)
+    return rows.select("episode_id", "index").with_columns(shown=pl.Series(hashes, dtype=pl.String))
 
 
 def transplanted(message: str, slots: Sequence[str], request: str | None) -> dict[str, Any] | None:

@@ -33,7 +33,7 @@ from flywheel.stages.tasks.minhash import as_asked, masked_words, slots_of
 LEVELS = (0, 1, 2)
 OFTEN = 4  # messages of the user from which their number does not matter
 _HEX = 16
-_CHOICE = r'"[^"]*":"[a-z_]{1,16}"'  # as canonical JSON writes it
+_CHOICE = r'"[^"]*":"[A-Za-z_]{1,16}"'  # as canonical JSON writes it
 _BY_USER = '"role":"user"'  # as canonical JSON writes it; inside a text the quotes would be escaped
 
 

@@ -38,8 +38,7 @@ JSON = st.recursive(
     ("one", "other"),
     [
         ({"a": 1, "b": 2}, {"b": 2, "a": 1.0}),
-        ({"city": " New York "}, {"city": "new york"}),
-        ({"city": "\uff32\uff4f\uff4d\uff45"}, {"city": "Rome"}),
+        ({"city": " New York "}, {"city": "New York"}),
         ({"at": [{"n": 2.0}]}, {"at": [{"n": 2}]}),
     ],
 )
@@ -54,6 +53,9 @@ def test_calls_that_are_the_same(one: dict[str, Any], other: dict[str, Any]) -> 
         ({"a": True}, {"a": 1}),
         ({"a": [1, 2]}, {"a": [2, 1]}),
         ({"a": None}, {}),
+        ({"cmd": "tar -c -f x.tar docs"}, {"cmd": "tar -C -f x.tar docs"}),
+        ({"sql": 'select * from "Users"'}, {"sql": 'select * from "users"'}),
+        ({"path": "docs/Readme"}, {"path": "docs/readme"}),
         ({"a": 2**63}, {"a": 2**63 + 1}),
     ],
 )

@@ -197,3 +197,17 @@ def test_names_in_sentences_need_a_source(text: str, names: set[str]) -> None:
     message = {"role": "assistant", "content": text}
     assert ungrounded(message, NOTHING, prompt("tell me more"), None) == names
     assert ungrounded(message, NOTHING, prompt(text), None) == set()
+
+
+@pytest.mark.parametrize(
+    ("code", "missing"),
+    [
+        ("take('cup 2')", {"cup 2"}),
+        ("take('cup 1')", set()),
+        ("take('bowl 2')", set()),  # no bowls were numbered
+        ("take('bowl 2', 'cup 3')", {"cup 3"}),
+    ],
+)
+def test_one_of_many_was_seen_by_its_number(code: str, missing: set[str]) -> None:
+    before = prompt("On shelf 2 is the cup 1 and a bowl. Shelf 3 is empty. Take it.")
+    assert ungrounded(call("f", text=code), NOTHING, before, TOOLS) == missing

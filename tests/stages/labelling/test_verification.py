@@ -99,6 +99,17 @@ def test_sources_of_one_project_keep_what_was_learned_of_each() -> None:
     assert class_row(mixed, "bench")["value"] == pytest.approx(0.15, abs=0.03)
 
 
+@pytest.mark.parametrize("successes", [(0.7, 0.7), (0.85, 0.15), (0.15, 0.85)])
+def test_a_source_in_which_a_signal_misleads_takes_nothing_from_the_other(successes: tuple[float, float]) -> None:
+    told = ("complaint", "sentiment_neg", -1, 0.02, 0.2)
+    right, wrong = ((("adopted", "adoption", 1, good, bad), told) for good, bad in ((0.6, 0.1), (0.1, 0.6)))
+    chat = Source(3000, successes[0], name="chat", rates=right).verify(1, 1)
+    bench = Source(3000, successes[1], name="bench", rates=wrong, seed=1).verify(1, 1)
+    mixed = reliability(chat, bench)
+    assert odds(mixed, "chat", "adopted") == pytest.approx(odds(reliability(chat), "all", "adopted"), rel=0.05)
+    assert odds(mixed, "bench", "adopted") == pytest.approx(1.0), "no vote counts against its own sign"
+
+
 def test_a_source_without_outcomes_takes_what_the_others_have_in_common() -> None:
     weak = Source(3000, 0.85, name="chat", rates=WEAK).verify(1, 1)
     strong = Source(3000, 0.15, name="bench", rates=STRONG, seed=1).verify(1, 1)

@@ -22,12 +22,13 @@ from typing import NamedTuple
 import orjson
 import polars as pl
 
+from flywheel.reading.status import says_nothing
 from flywheel.records import ToolStatus
 from flywheel.stages.common.canonical import normal_text
 
 ANCHORS = ("seen", "exact", "rough")
 _SPOKEN = "says"  # before the digest of a text action; its order among tool names decides ties
-_EMPTY = r'"content":"\s*(?:\[\s*\]|\{\s*\}|null|none|)\s*"'
+_SHORT = 2_000  # characters of messages that may say nothing
 _CALL_ID = r'"(?:tool_call_id|id)":"[^"]*",?'
 _ROLE = r'"role":"(?:user|tool)"'  # as canonical JSON writes it; inside a text the quotes are escaped
 _BY_USER = '"role":"user"'
@@ -71,7 +72,9 @@ def anchored(steps: pl.DataFrame) -> pl.DataFrame:
 def _rows(steps: pl.DataFrame) -> pl.DataFrame:
     calls = pl.col("action_key").is_not_null()
     goes_on = pl.col("episode_id").shift(-1) == pl.col("episode_id")
-    empty = (pl.col("observation").str.contains(_EMPTY).shift(-1) & goes_on).fill_null(value=False)
+    short = pl.col("observation").str.len_chars() <= _SHORT
+    after = pl.when(goes_on & calls & short.shift(-1)).then(pl.col("observation").shift(-1))
+    empty = after.map_elements(_shows_nothing, return_dtype=pl.Boolean).fill_null(value=False)
     roles = pl.col("observation").str.extract_all(_ROLE)
     kind = pl.when(~calls).then(pl.lit("")).when(is_failed()).then(pl.lit("failed")).when(empty).then(pl.lit("empty"))
     made = {"step", "kind", "tools", "asked", "newest"}
@@ -84,6 +87,12 @@ def _rows(steps: pl.DataFrame) -> pl.DataFrame:
         .with_columns(asked=roles.list.count_matches(_BY_USER), newest=roles.list.last().str.slice(8, 4).fill_null(""))
         .select(*_Row._fields, "index", "failed")
     )
+
+
+def _shows_nothing(observation: str) -> bool:
+    """Whether no tool's result among some messages shows more than that its call ran."""
+    results = [m.get("content") for m in orjson.loads(observation) if m["role"] == "tool"]
+    return bool(results) and all(says_nothing(r if isinstance(r, str) else None) for r in results)
 
 
 def _digest(*parts: str) -> str:

@@ -7,9 +7,12 @@ them failed, shows nothing of a single call; an error, or an answer that one of 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any
 
-from flywheel.records import ToolStatus
+from flywheel.reading.status import says_nothing
+from flywheel.records import ToolStatus, texts_in
 from flywheel.stages.common.tools import changes, is_handoff, looks_up
 from flywheel.stages.datasets.grounding import guessed, named_tokens, plain_forms, shown
 from flywheel.stages.datasets.pairs.across import SUCCEEDS
@@ -18,6 +21,7 @@ from flywheel.stages.datasets.pairs.facts import Facts, Pair, calls_of, key_of, 
 from flywheel.stages.datasets.pairs.within import overlap
 
 SAME_RESULT, SHORT_RESULT = 0.9, 600  # overlap from which two results are one; characters of one that is a verdict
+FEW_WORDS, SUBMITTED = 5, 0.8  # words of a call, and their share in the answer, from which the call was the answer
 MOSTLY = 2  # an answer rests on a result that has at least one in so many of what it names
 
 _SAYS_FAILED = re.compile(
@@ -55,7 +59,16 @@ def no_detour(pair: Pair, facts: Facts) -> bool:
     made_later = facts.last_made.get((pair["rejected_episode"], str(action)), -1) > pair["rejected_step"]
     if made_later and _succeeded(pair, facts):
         return False
-    return facts.last_call.get(pair["chosen_episode"]) != pair["chosen_step"] or not _fell_short(pair, facts)
+    return not _sufficed(pair, facts) or not _fell_short(pair, facts)
+
+
+def _sufficed(pair: Pair, facts: Facts) -> bool:
+    """Whether the chosen call is the last that its attempt made, and the answer came right after it.
+
+    After another turn, an answer may be what that turn taught.
+    """
+    episode, step = key_of(pair, "chosen")
+    return facts.last_call.get(episode) == step and facts.last_step[episode] <= step + 1
 
 
 def _guesses(pair: Pair, facts: Facts) -> bool:
@@ -76,19 +89,32 @@ def _fell_short(pair: Pair, facts: Facts) -> bool:
     missing where it succeeded by it, and is not a result that chance gives as well.
     """
     gave, other = (facts.results(key_of(pair, side)) for side in ("chosen", "rejected"))
-    answer = named_tokens({"content": facts.answer(pair["chosen_episode"])}) - shown(str(pair["prompt"]))
+    words = facts.answer(pair["chosen_episode"])
+    named = named_tokens({"content": words})
+    answer = named - shown(str(pair["prompt"])) or named  # one of the options, where it names nothing new
     told = answer & plain_forms(gave)
-    if answer and not told:
+    calls = calls_of(message_of(pair, "chosen"))
+    if answer and not told and not (says_nothing(gave) and is_submitted(calls, words)):
         return False
     at_fault = _at_fault(pair, facts)
     if at_fault or at_fault is None:
         return at_fault is not None
     if answer & plain_forms(other) - told:
         return False  # it gave a part of the answer that the chosen one did not
-    if told - plain_forms(other) and MOSTLY * len(told) >= len(answer):
+    if (
+        told - plain_forms(other)
+        and MOSTLY * len(told) >= len(answer)
+        and _concludes(words, told | shown(str(pair["prompt"])))
+    ):
         return True
     later = [text for n, text in facts.seen[pair["rejected_episode"]] if n > pair["rejected_step"]]
     return _succeeded(pair, facts) and len(gave.strip()) > 1 and is_among(gave, later)
+
+
+def _concludes(words: str, known: AbstractSet[str]) -> bool:
+    """Whether the last line of an answer that names anything names something that was known, not worked out from it."""
+    named = (named_tokens({"content": line}) for line in reversed(words.splitlines()))
+    return bool(next(filter(None, named), set()) & known)
 
 
 def _at_fault(pair: Pair, facts: Facts) -> bool | None:
@@ -103,9 +129,19 @@ def _at_fault(pair: Pair, facts: Facts) -> bool | None:
     return None if passes or (stated and action in facts.worked) else True
 
 
+def is_submitted(calls: Sequence[Mapping[str, Any]], answer: str) -> bool:
+    """Return whether calls were the answer themselves: it repeats nearly all of their words."""
+    texts = (text for call in calls for text in texts_in(call.get("arguments")))
+    words = {word for text in texts for word in plain_words(text).split()}
+    repeated = words & set(plain_words(answer).split())
+    return len(words) >= FEW_WORDS and len(repeated) >= SUBMITTED * len(words)
+
+
 def is_among(result: str, results: Sequence[str]) -> bool:
     """Return whether a result is one of others, in nearly the same words."""
-    return bool(result.strip()) and any(overlap(plain_words(result), plain_words(r)) >= SAME_RESULT for r in results)
+    return not says_nothing(result) and any(
+        overlap(plain_words(result), plain_words(r)) >= SAME_RESULT for r in results
+    )
 
 
 def says_failed(result: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -22,6 +23,7 @@ from flywheel.stages.datasets.pairs.anchors import is_failed
 from flywheel.stages.datasets.pairs.limits import signature
 from flywheel.stages.datasets.pairs.support import Votes
 
+MIN_RESULTS, FRAMED, FRAME_WORDS = 6, 0.8, 4  # results, and the share of them, that have a line of so many words
 Pair = dict[str, Any]
 StepKey = tuple[str, int]
 
@@ -93,6 +95,11 @@ class Facts:
         calling = self.asked.filter(pl.col("action_key").is_not_null())
         return dict(calling.group_by("episode_id").agg(pl.col("index").max()).iter_rows())
 
+    @cached_property
+    def last_step(self) -> dict[str, int]:
+        """Episode → its last step."""
+        return dict(self.asked.group_by("episode_id").agg(pl.col("index").max()).iter_rows())
+
     def answer(self, episode: str) -> str:
         """Return the words that end an episode; empty where it ends with a call."""
         return self._answers.get(episode, "")
@@ -116,7 +123,8 @@ class Facts:
         for episode, index, text in [*seen, *ends.select("episode_id", "index", "tail").iter_rows()]:
             replies = "\n".join(str(m.get("content") or "") for m in json.loads(text) if m["role"] == "tool")
             results.setdefault(episode, []).append((index, replies))
-        return results
+        tasks = dict(self.asked.select("episode_id", "task_id").iter_rows())
+        return without_frames(results, tasks)
 
     @cached_property
     def _results(self) -> dict[StepKey, str]:
@@ -145,6 +153,37 @@ class Facts:
         """Whether a side is the action that the log has there."""
         context = self.contexts.get(key_of(pair, side))
         return context is not None and signature(message_of(pair, side)) == signature(_last(context.completion))
+
+
+def without_frames(
+    results: dict[str, list[tuple[int, str]]], tasks: Mapping[str, str]
+) -> dict[str, list[tuple[int, str]]]:
+    """Return the results of episodes without the lines that nearly every result at their task has, but for numbers.
+
+    Such a line ("You have 3 steps left.") is the environment's, whatever was called.
+    """
+    shown: dict[str, list[set[str]]] = defaultdict(list)
+    for episode, found in results.items():
+        shown[tasks[episode]] += [set(map(_masked, text.splitlines())) for _, text in found if text.strip()]
+    frames = {task: _frames(lines) for task, lines in shown.items()}
+    return {
+        episode: [(n, "\n".join(_kept(text.splitlines(), frames[tasks[episode]]))) for n, text in found]
+        for episode, found in results.items()
+    }
+
+
+def _frames(results: list[set[str]]) -> set[str]:
+    counts = Counter(line for lines in results for line in lines if len(line.split()) >= FRAME_WORDS)
+    often = FRAMED * len(results)
+    return {line for line, count in counts.items() if count >= max(often, MIN_RESULTS)}
+
+
+def _kept(lines: list[str], frames: set[str]) -> list[str]:
+    return [line for line in lines if _masked(line) not in frames] if frames else lines
+
+
+def _masked(line: str) -> str:
+    return re.sub(r"\d+", "#", line).strip()
 
 
 def message_of(pair: Pair, side: str) -> dict[str, Any]:

@@ -17,12 +17,14 @@ import polars as pl
 
 from flywheel.config import PairsConfig
 from flywheel.models.calls import is_reproducible
+from flywheel.reading.status import says_nothing
 from flywheel.records import Split, ToolStatus, canonical_json, texts_in
+from flywheel.stages.common.canonical import call_key
 from flywheel.stages.common.memo import cached_by_identity
 from flywheel.stages.common.tools import changes, looks_up
 from flywheel.stages.datasets.grounding import is_prose, named_tokens, shown, ungrounded
 from flywheel.stages.datasets.pairs.believed import BACKED, CHEAPER, POOLED
-from flywheel.stages.datasets.pairs.detours import SAME_RESULT, is_among, no_detour, says_failed
+from flywheel.stages.datasets.pairs.detours import SAME_RESULT, is_among, is_submitted, no_detour, says_failed
 from flywheel.stages.datasets.pairs.facts import Facts, Pair, calls_of, edited, key_of, message_of, plain_words
 from flywheel.stages.datasets.pairs.limits import signature
 from flywheel.stages.datasets.pairs.requests import only_in_one
@@ -35,14 +37,16 @@ FOREIGN_WORDS, LONG_WORD = 3, 5  # foreign words, and their letters, that make a
 _SHOWN_BY_RESULT = frozenset({CHEAPER, "retry_fixed"})  # builders whose evidence is what a call gave
 EPSILON = 1e-9  # margins are differences of floats; a pair exactly at the threshold stays
 
-_SAYS_NOTHING = re.compile(
-    r"\bno output\b|\bsuccess|\A\s*(?:ok|done|true|null|none|\[\s*\]|\{\s*\})\W*\Z", re.IGNORECASE
-)
-
+_WENT_WELL = re.compile(r"\bsuccess|\A\s*true\W*\Z", re.IGNORECASE)
 _SILENT = re.compile(  # in commands: what makes an error no error, and comments
     r"(?<=\brm) -\w*f\w*|--force\b|--ignore[\w-]*|\|\| *(?:true|:)(?=\s|\Z)|[2&]> */dev/null|(?<=\s)#.*"
 )
+_OTHERS_WORDS = re.compile(
+    r"^[ \t>*#]*(?:observation|user|human|(?:tool|function|execution)[ _]?(?:result|response|output))\**\s*:",
+    re.IGNORECASE | re.MULTILINE,
+)
 _FIRST = re.compile(r"\n|\}")  # after the first entry of a list
+_QUOTED = re.compile(r"\"([^\"\n]+)\"|'([^'\n]+)'")
 _NOT_THERE = re.compile(r"\bno such\b|\bnot (?:be )?found\b|\bdoes not exist\b|\bdoesn't exist\b", re.IGNORECASE)
 _NOT_INSTALLED = re.compile(r"\bno module named\b|\bcommand not found\b", re.IGNORECASE)
 
@@ -131,7 +135,7 @@ def _same_result(pair: Pair, facts: Facts) -> bool:
         first = {" ".join(_FIRST.split(text, maxsplit=1)[0].split()) for text in results}
         if len(first) == 1 and len(plain_words(*first).split()) >= LINE_WORDS:
             return True  # two searches with the same first finding
-    if not all(text.strip() for text in results) or any(_SAYS_NOTHING.search(text) for text in results):
+    if any(says_nothing(text) or _WENT_WELL.search(text) for text in results):
         return False
     ours, theirs = (plain_words(text).split() for text in results)
     if len(ours) <= FEW_WORDS and set(ours) <= set(theirs):
@@ -158,6 +162,54 @@ def _other_request(pair: Pair, facts: Facts) -> bool:
     return bool(only_one_told) and any(
         only_one_told & _named(message_of(pair, side)) for side in ("chosen", "rejected")
     )
+
+
+def _other_course(pair: Pair, facts: Facts) -> bool:
+    """Whether the talks before both sides went differently, though they made the same calls.
+
+    A call that both had made showed something else, or the user's newest turn answers an agent that had named other
+    things: what is right then depends on it.
+    """
+    if pair["chosen_episode"] == pair["rejected_episode"] or pair["builder"] == POOLED:
+        return False
+    here, there = (facts.prompt(key_of(pair, side)) for side in ("chosen", "rejected"))
+    if here is None or there is None or here == there:
+        return False
+    ours, theirs = _shown_by_call(here), _shown_by_call(there)
+    if any(not is_among(ours[call], [theirs[call]]) for call in ours.keys() & theirs.keys() if ours[call].strip()):
+        return True
+    return _answered(here) != _answered(there)
+
+
+@lru_cache(maxsize=64)
+def _shown_by_call(prompt: str) -> dict[str, str]:
+    """Return the last result of each call in a prompt."""
+    made: dict[str, str] = {}
+    shown: dict[str, str] = {}
+    for message in json.loads(prompt):
+        for call in calls_of(message):
+            made[str(call.get("id"))] = call_key(call)
+        if message["role"] == "tool" and (key := made.get(str(message.get("tool_call_id")))):
+            shown[key] = str(message.get("content") or "")
+    return shown
+
+
+def _answered(prompt: str) -> frozenset[str]:
+    """Return what the agent had named in the words that the user's newest turn answers."""
+    messages = json.loads(prompt)
+    turns = [n for n, message in enumerate(messages) if message["role"] == "user"]
+    before = messages[turns[-1] - 1] if turns and turns[-1] else {}
+    return (
+        frozenset(named_tokens({"content": before.get("content")}))
+        if before.get("role") == "assistant"
+        else frozenset()
+    )
+
+
+def _invented(pair: Pair, facts: Facts) -> bool:
+    """Whether the chosen side writes itself what only its environment, or the user, can say."""
+    del facts
+    return _OTHERS_WORDS.search(str(message_of(pair, "chosen").get("content") or "")) is not None
 
 
 def _named(message: dict[str, Any]) -> set[str]:
@@ -267,15 +319,25 @@ def _no_error(pair: Pair, facts: Facts) -> bool:
 
 
 def _nothing_shown(pair: Pair, facts: Facts) -> bool:
-    """Whether a fix or a cheaper way gave nothing back: then its result shows no more than that it ran.
+    """Whether a fix or a cheaper way gave nothing back, or its own words: its result shows no more than that it ran.
 
     What is checked afterwards passes as well where there was nothing to find or to do. Tools that change something by
-    name may be silent.
+    name may be silent, and so may a call whose text is the answer: a function that is defined, and then submitted.
     """
     calls = calls_of(message_of(pair, "chosen"))
     if pair["builder"] not in _SHOWN_BY_RESULT or not calls or any(changes(call["name"]) for call in calls):
         return False
-    return not plain_words(facts.results(key_of(pair, "chosen"))).strip()
+    key = key_of(pair, "chosen")
+    result, written = facts.results(key), " ".join(text for call in calls for text in texts_in(call.get("arguments")))
+    if not (says_nothing(result) or not plain_words(result) or _is_echo(result, written)):
+        return False
+    return not is_submitted(calls, facts.answer(key[0]))
+
+
+def _is_echo(result: str, written: str) -> bool:
+    """Whether each line of a result is a quoted text of the call itself."""
+    quoted = {" ".join(text.split()) for texts in _QUOTED.findall(written.replace("\\", "")) for text in texts if text}
+    return bool(quoted) and {" ".join(line.split()) for line in result.splitlines() if line.strip()} <= quoted
 
 
 def _not_grounded(pair: Pair, facts: Facts) -> bool:
@@ -388,6 +450,8 @@ FILTERS: tuple[tuple[str, Callable[[Pair, Facts], bool]], ...] = (
     ("same result", _same_result),
     ("other order", _other_order),
     ("other request", _other_request),
+    ("other course", _other_course),
+    ("invented result", _invented),
     ("later words", _later_words),
     ("done before", _done_before),
     ("still failing", _still_failing),

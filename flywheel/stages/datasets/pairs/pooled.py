@@ -16,7 +16,7 @@ from flywheel.records import canonical_json
 from flywheel.stages.datasets.context import StepContext, contexts
 from flywheel.stages.datasets.pairs.believed import BACKED, POOLED, Shown
 from flywheel.stages.datasets.pairs.sides import finish, sides
-from flywheel.stages.values.alternatives import transplanted
+from flywheel.stages.values.alternatives import shown_before, transplanted
 from flywheel.stages.values.evidence import outcomes, unit
 from flywheel.stages.values.keys import requests
 from flywheel.stages.values.model import Sides
@@ -42,6 +42,9 @@ def pooled(
     """
     own = _own_calls(episodes, steps, returns, shown)
     best = own.join(_best(own, shown, least), on=_AT, how="inner").sort("episode_id", "index")
+    best = best.join(
+        shown_before(steps, best["episode_id"]), on=["episode_id", "index", "shown"], how="semi", maintain_order="left"
+    )
     context_of = contexts(steps, set(best.select("episode_id", "index").rows()))
     asked = dict(requests(steps).iter_rows())
     pairs = []
@@ -71,7 +74,7 @@ def _best(own: pl.DataFrame, shown: Shown, least: float) -> pl.DataFrame:
     All calls of a state and action have the same alternatives, with the same posteriors: each is computed once.
     """
     cells = shown.values.cells[1].select("state", "action", "n", "total", "voters")
-    others = shown.alternatives.select("state", "action", "user", "message", "slots")
+    others = shown.alternatives.select("state", "action", "user", "message", "slots", "shown")
     rows = (
         own.select(_AT)
         .unique(maintain_order=True)

@@ -72,8 +72,8 @@ def _tools_of(calls: Sequence[dict[str, Any]]) -> list[str]:
 def _among(calls: list[dict[str, Any]], actions: dict[str, list[list[dict[str, Any]]]], tools: Tools) -> bool:
     """Return whether the calls are one of the actions.
 
-    By the key that makes logged actions equal, which folds case as anchor states do; or argument by argument, which
-    knows optional arguments and their defaults.
+    By the key that makes logged actions equal; or argument by argument, which knows optional arguments and their
+    defaults.
     """
     if not calls or any(c.get("arguments") is None for c in calls):
         return False

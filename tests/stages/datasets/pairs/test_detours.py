@@ -31,7 +31,10 @@ def shorter(calls: list[tuple[str, Any]], others: list[tuple[str, Any]]) -> list
             "id": name,
             "p": 0.95,
             "tools": TOOLS,
-            "steps": [{"user": "West 5 77", "call": calls[0]}, *({"call": call} for call in calls[1:])],
+            "steps": [
+                {"user": "West 5 77", "call": calls[0], "result": f"by {calls[0][0]}"},
+                *({"call": call} for call in calls[1:]),
+            ],
         }
         for name, calls in attempts.items()
     ]
@@ -146,3 +149,49 @@ def test_to_look_at_a_schema_is_no_worse_than_to_guess_it(frames: Make, asked: s
         looks["steps"][0] |= {"status": "failed", "result": "no such table: people"}
     guess["steps"].append({"say": "Done."})
     assert counted(frames([guess, looks])).get("kept", 0) == int(kept)
+
+
+LEFT = "You have {} turns left to answer."
+DEFINES = "def double(it): total = it + it; return total"
+
+
+@pytest.mark.parametrize(
+    ("wrote", "gave", "answer", "kept"),
+    [
+        (DEFINES, "[Run finished without output]", f"I submit this: {DEFINES}", True),  # the call was the answer
+        (DEFINES, "[Run finished without output]", "I submit what I have.", False),
+        ("print('West it is')", "West it is", "West it is.", False),  # it only says what the call itself did
+        ("print(say('West'))", "West it is", "West it is.", True),
+    ],
+)
+def test_what_a_call_shows_beyond_its_own_words(
+    frames: Make, wrote: str, gave: str, answer: str, *, kept: bool
+) -> None:
+    calls, others = [("good", {"q": wrote})], [("bad", {"q": "def double it"}), ("look", {}), ("look", {"n": 5})]
+    one, failing = shorter(calls, others)
+    one["steps"] = [one["steps"][0] | {"result": f"{gave}\n{LEFT.format(4)}"}, {"say": answer}]
+    wrong = {"result": f"SyntaxError: invalid syntax\n{LEFT.format(4)}", "status": "failed"}
+    later = [{**step, "result": f"{n} more\n{LEFT.format(n)}"} for n, step in enumerate([*failing["steps"][1:]] * 3)]
+    failing["steps"] = [failing["steps"][0] | wrong, *later]
+    counts = counted(frames([one, failing | {"p": 0.03}]))
+    assert counts.get("kept", 0) == int(kept), counts
+
+
+@pytest.mark.parametrize(
+    ("gave", "other", "later", "kept"),
+    [
+        ("it is 15", "Error: no such field", [{"say": "That makes 15."}], True),
+        ("it is 14", "Error: no such field", [{"say": "It is 5."}], False),  # of the two that were asked about
+        ("it is 14", "Error: no such field", [{"say": "14?"}, {"user": "no", "say": "14."}], False),  # it was told
+        ("3, 4 and 5 fit", "3 and 5 fit", [{"say": "These are 3, 4 and 5.\nThat makes 8."}], False),
+        ("3, 4 and 8 fit", "3 and 5 fit", [{"say": "These are 3, 4 and 8.\nThat makes 8."}], True),
+    ],
+)
+def test_the_answer_rests_on_the_call(
+    frames: Make, gave: str, other: str, later: list[dict[str, Any]], *, kept: bool
+) -> None:
+    one, failing = shorter([("good", {})], [("bad", {}), ("look", {}), ("look", {"n": 5})])
+    one["steps"] = [one["steps"][0] | {"result": gave}, *later]
+    failing["steps"][0] |= {"result": other, "status": "failed" if "Error" in other else "ok"}
+    counts = counted(frames([one, failing | {"p": 0.03}]))
+    assert counts.get("kept", 0) == int(kept), counts

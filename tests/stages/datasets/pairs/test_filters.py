@@ -35,8 +35,20 @@ def run(made: Frames, cfg: PairsConfig = CFG, **builders: Any) -> tuple[list[dic
     return pairs.to_dicts(), {k.removeprefix("dropped: "): v for k, v in funnel.as_dict().items() if v}
 
 
+def with_keys(made: Frames) -> Frames:
+    """Return frames whose calls have the keys that a log's have."""
+    episodes, steps, returns = made
+    calls = [json.loads(action).get("tool_calls") or [] for action in steps["action"]]
+    keys = [action_key([call_key(call) for call in made]) for made in calls]
+    return episodes, steps.with_columns(pl.Series("action_key", keys, dtype=pl.String)), returns
+
+
 def attempt(name: str, call: tuple[str, Any], p: float, *later: dict[str, Any], **turn: Any) -> dict[str, Any]:
-    steps = [{"user": "I need 5 of West, order 77", "call": ("look", {})}, {"call": call, **turn}, *later]
+    steps = [
+        {"user": "I need 5 of West, order 77", "call": ("look", {}), "result": "seen"},
+        {"call": call, **turn},
+        *later,
+    ]
     return {"id": name, "p": p, "steps": steps, "tools": TOOLS}
 
 
@@ -73,9 +85,13 @@ def test_each_filter_drops_and_counts(frames: Make, attempts: list[dict[str, Any
 
 
 def test_a_call_that_answers_another_conversation_is_dropped(frames: Make) -> None:
-    foreign = {**BAD, "steps": [{**BAD["steps"][0], "result": "code 4711"}, {"call": ("bad", {"n": 4711})}]}
+    listed = "We hold lamps, desks, chairs, clocks and rugs in West, and all of them are counted under the code"
+    good, bad = (
+        {**one, "steps": [{**one["steps"][0], "result": f"{listed} 12"}, *one["steps"][1:]]} for one in (GOOD, BAD)
+    )
+    foreign = {**BAD, "steps": [{**bad["steps"][0], "result": f"{listed} 4711"}, {"call": ("bad", {"n": 4711})}]}
     invented = {**BAD, "steps": [BAD["steps"][0], {"call": ("bad", {"n": 4711})}]}
-    assert run(frames([GOOD, foreign]))[1]["sibling: other context"] == 1
+    assert run(frames([good, foreign]))[1]["sibling: other context"] == 1
     assert run(frames([GOOD, invented]))[1]["kept"] == 1
 
 
@@ -126,6 +142,32 @@ def test_an_action_names_no_fact_that_only_one_user_gave(frames: Make) -> None:
     assert run(frames(made))[1]["sibling: other request"] == 1
 
 
+def test_where_a_call_of_both_showed_something_else_is_another_state(frames: Make) -> None:
+    other = {**BAD, "steps": [{**BAD["steps"][0], "result": "gone"}, *BAD["steps"][1:]]}
+    counts = [run(with_keys(frames([GOOD, bad])))[1] for bad in (BAD, other)]
+    assert [(c.get("kept", 0), c.get("sibling: other course", 0)) for c in counts] == [(1, 0), (0, 1)]
+
+
+@pytest.mark.parametrize(("said", "same"), [("I take it to be 5 of them.", True), ("There are 7 of them.", False)])
+def test_a_turn_that_answers_other_words_is_another_state(frames: Make, said: str, *, same: bool) -> None:
+    turns = ("how many lamps does order 77 have", "that is not what I had ordered then")
+    made = [
+        asked("a", *turns, call=("good", {}), p=0.95, said="There are 5 of them."),
+        asked("b", *turns, call=("bad", {}), p=0.05, said=said),
+    ]
+    counts = run(frames(made))[1]
+    assert (counts.get("kept", 0), counts.get("sibling: other course", 0)) == (int(same), int(not same))
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"), [("Let me look.", True), ("Let me look.\nObservation: 5", False), ("**User:** thanks", False)]
+)
+def test_who_writes_a_tools_result_is_no_example(frames: Make, said: str, *, kept: bool) -> None:
+    good = {**GOOD, "steps": [GOOD["steps"][0], {**GOOD["steps"][1], "say": said}]}
+    counts = run(frames([good, BAD]))[1]
+    assert (counts.get("kept", 0), counts.get("sibling: invented result", 0)) == (int(kept), int(not kept))
+
+
 def test_calls_that_give_the_same_to_go_on_with_are_no_better_than_each_other(frames: Make) -> None:
     def found(result: str, tool: str = "sql") -> dict[str, int]:
         one = attempt("a", (tool, {"q": "good"}), 0.95, {"say": "done"}, result=result)
@@ -170,7 +212,14 @@ def test_to_silence_an_error_mends_nothing(frames: Make, fixed: str, *, kept: bo
 
 
 @pytest.mark.parametrize(
-    ("tool", "result", "kept"), [("sql", "", False), ("sql", "[]", False), ("sql", "0", True), ("rename", "", True)]
+    ("tool", "result", "kept"),
+    [
+        ("sql", "", False),
+        ("sql", "[]", False),
+        ("sql", "[Run finished without output]", False),
+        ("sql", "0", True),
+        ("rename", "", True),
+    ],
 )
 def test_a_fix_that_gives_nothing_shows_only_that_it_ran(frames: Make, tool: str, result: str, *, kept: bool) -> None:
     made = retry("e", "no column revenue", "SELECT region FROM sales")
@@ -180,6 +229,15 @@ def test_a_fix_that_gives_nothing_shows_only_that_it_ran(frames: Make, tool: str
     made["tools"] = canonical_json([{"name": name} for name in ("sql", "rename")])
     counts = run(frames([made]))[1]
     assert (counts.get("kept", 0), counts.get("retry_fixed: nothing shown", 0)) == (int(kept), int(not kept))
+
+
+def test_a_fix_of_letter_case_is_a_fix(frames: Make) -> None:
+    made = retry("e", "no such option: c", "tar -C west")
+    made["steps"][0] |= {"user": "unpack west", "call": ("sql", {"q": "tar -c west"})}
+    (pair,), _ = run(with_keys(frames([made])))
+    assert [json.loads(pair[side])[-1]["tool_calls"][0]["arguments"]["q"] for side in ("chosen", "rejected")] == [
+        "tar -C west", "tar -c west",
+    ]  # fmt: skip
 
 
 def test_a_search_that_finds_nothing_is_no_error(frames: Make) -> None:
@@ -406,12 +464,7 @@ def test_a_call_that_its_own_attempt_went_on_to_vary_was_not_what_helped(frames:
     query = {"q": "West 5 wrote it"}
     again = {"call": ("search", {"q": "West 5 wrote it in"}), "result": "Ann"}
     one = searched("a", 0.95, query["q"], "x y z", again, {"say": "done"})
-    episodes, steps, returns = frames([one, searched("b", 0.05, "in which year", "a b c", {"say": "done"})])
-    keys = [
-        action_key([call_key(call) for call in json.loads(action).get("tool_calls") or []])
-        for action in steps["action"]
-    ]
-    counts = run((episodes, steps.with_columns(pl.Series("action_key", keys, dtype=pl.String)), returns))[1]
+    counts = run(with_keys(frames([one, searched("b", 0.05, "in which year", "a b c", {"say": "done"})])))[1]
     assert counts["sibling: tried again"] == 1
 
 

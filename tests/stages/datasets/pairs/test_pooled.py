@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import polars as pl
@@ -25,14 +25,23 @@ Make = Callable[[list[dict[str, Any]]], Frames]
 REWARDS = RewardsConfig()
 
 
-def mined(frames: Make, bad: Callable[[str], dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    """Mine 24 tasks of one intent with one attempt each; half of them do `bad` and fail."""
+def mined(
+    frames: Make, bad: Callable[[str], dict[str, Any]], looked: Sequence[str] = ()
+) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    """Mine 24 tasks of one intent with one attempt each; half of them do `bad` and fail.
+
+    With `looked` they look first, and see the one text (who fails) or the other.
+    """
     rows, calls = list[dict[str, Any]](), dict[tuple[str, int], str]()
     for n in range(24):
         order, good = str(4000 + n), n % 2
         call = ("refund", {"order": order}) if good else ("cancel", bad(order))
-        steps = [{"user": f"Give me my money back for order {order}", "call": call}, {"say": "done"}]
-        calls[f"e{n:02}", 0] = call_key({"name": call[0], "arguments": call[1]})
+        steps: list[dict[str, Any]] = [{"call": call}, {"say": "done"}]
+        if looked:
+            steps = [{"call": ("look", {"order": order}), "result": f"{order}: {looked[good]}"}, *steps]
+        steps[0]["user"] = f"Give me my money back for order {order}"
+        for at, step in enumerate(steps[:-1]):
+            calls[f"e{n:02}", at] = call_key({"name": step["call"][0], "arguments": step["call"][1]})
         rows.append({"id": f"e{n:02}", "task": f"t{n}", "p": 0.97 if good else 0.03, "steps": steps})
     episodes, steps_, returns = frames(rows)
     keys = [calls.get(place) for place in steps_.select("episode_id", "index").rows()]
@@ -67,3 +76,13 @@ def test_what_only_the_other_task_showed_makes_no_pair(frames: Make, other: dict
     pairs, counts = mined(frames, lambda order: {"order": order, **other})
     assert {int(pair["chosen_episode"][1:]) % 2 for pair in pairs} == {0}
     assert counts["dropped: pooled: other context"] == 12
+
+
+@pytest.mark.parametrize(
+    ("looked", "some"), [(("paid 12", "paid 15"), True), (("paid 12", "sent, it cannot be cancelled"), False)]
+)
+def test_what_tools_had_shown_decides_where_an_action_makes_sense(
+    frames: Make, looked: tuple[str, str], *, some: bool
+) -> None:
+    pairs, _ = mined(frames, lambda order: {"order": order}, looked)
+    assert bool(pairs) == some

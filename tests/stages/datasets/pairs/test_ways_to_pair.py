@@ -47,7 +47,7 @@ def test_an_edit_is_better_than_what_was_edited(frames: Make) -> None:
 
 @pytest.mark.parametrize(
     ("text", "arguments"),
-    [('{"q": "b"}', {"q": "b"}), ('{"q": "A"}', None), ("b", None), ("[1]", None)],
+    [('{"q": "b"}', {"q": "b"}), ('{"q": "A"}', {"q": "A"}), ('{"q": " a"}', None), ("b", None), ("[1]", None)],
 )
 def test_the_edit_of_a_call_is_its_arguments(text: str, arguments: dict[str, Any] | None) -> None:
     call = {"id": "1", "name": "sql", "arguments": {"q": "a"}}

@@ -108,7 +108,7 @@ class Spans:
         return named or OTEL.name_of(item.resource, "conversation") or item.trace_id or _orphan(item)
 
     def mappings(self, events: Iterable[Event]) -> Iterator[Event]:
-        """Yield empty requests: of a trace's conversation without events, of agents (aims of feedback), of evaluators."""
+        """Yield empty requests: of a trace's talk without events, of agents (aims of feedback), of evaluators."""
         for seq, span in enumerate(self.spans):
             if id(span) in self._judges:
                 judge = {"messages": [], "judge": True}
