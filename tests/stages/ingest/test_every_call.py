@@ -17,7 +17,7 @@ from flywheel.pipeline.build.registry import LINK_COLUMNS
 from flywheel.stages.conversations.episodes import build_episodes
 from flywheel.stages.conversations.link import build_links, follow_links
 from flywheel.stages.conversations.thread import follow_threads
-from flywheel.stages.conversations.transcript import AGAIN, IN_MESSAGE, NAMELESS, PIECES, UNSTEPPED
+from flywheel.stages.conversations.transcript import AGAIN, IN_MESSAGE, JUDGED, NAMELESS, PIECES, UNSTEPPED
 from flywheel.stages.ingest.discovery import discover
 from flywheel.stages.ingest.events import ingest
 from tests.stages.ingest.conftest import COUNTING, KEY, Taken, collect
@@ -144,7 +144,7 @@ def test_why_a_call_is_in_no_step() -> None:
     _, _, _, funnel = built(events_of([talk]))
     assert {name: n for name, n in funnel.notes.items() if name.startswith("tool call")} == {
         "tool calls of events": 4, "tool calls of steps": 1, f"tool calls {PIECES}": 0, f"tool calls {AGAIN}": 1,
-        f"tool calls {IN_MESSAGE}": 1, f"tool calls {NAMELESS}": 1,
+        f"tool calls {IN_MESSAGE}": 1, f"tool calls {NAMELESS}": 1, f"tool calls {JUDGED}": 0,
     }  # fmt: skip
 
 

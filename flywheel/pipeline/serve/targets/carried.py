@@ -13,7 +13,7 @@ from pathlib import Path
 import flywheel
 from flywheel.config import ReplayConfig
 from flywheel.extensions import Generation
-from flywheel.records import ID_HEX
+from flywheel.records import ID_HEX, plain_value
 
 PACKAGE = "flywheel_replay"
 _HOME = Path(flywheel.__file__).parent
@@ -43,6 +43,7 @@ _BASE = '''"""What the other modules need of flywheel."""
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -62,7 +63,9 @@ class ReplayConfig(NamedTuple):
 def canonical_json(value: object) -> str:
     """Return `value` as JSON text with sorted keys, no spaces and no NaN: equal values give equal text."""
     return _write(value)
-'''
+
+
+{plain_value}'''
 _FACE = '''"""Recorded results answer a policy's calls: flywheel's replay environment, without flywheel.
 
 `Recorded(path, tokenizer)` reads scenarios.jsonl; `begin(id)` gives an attempt, which takes sampled tokens until it is
@@ -83,6 +86,7 @@ def carried() -> Iterator[tuple[str, str]]:
         _BASE.format(
             id_hex=ID_HEX,
             generation=inspect.getsource(Generation),
+            plain_value=inspect.getsource(plain_value),
         ),
     )
     for name, source in _MODULES.items():
