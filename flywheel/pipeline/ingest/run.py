@@ -27,7 +27,7 @@ from flywheel.registry.registry import Registry
 from flywheel.results.data import IngestAnswer, NotRead, RefusedSource, SetAside
 from flywheel.stages.conversations.policies import acts
 from flywheel.stages.ingest.batches import BAD_FILE, Batch, Reached
-from flywheel.stages.ingest.discovery import STDIN, Discovery, discovery
+from flywheel.stages.ingest.discovery import STDIN, Discovery, discovery, is_missing
 from flywheel.stages.ingest.events import UNREADABLE_FILE, ingest
 from flywheel.stages.ingest.sources import SourceState, reading_key, shown_path
 from flywheel.store import Snapshot, Store
@@ -50,10 +50,18 @@ def load_readers(config: IngestConfig, project: Path) -> dict[str, Reader]:
 
 
 def default_sources(config: Config, project: Path) -> list[Path]:
-    """Return what is read when no path is given: the configured sources, and reviewers' answers where there are any."""
+    """Return what is read when no path is given: the configured sources, and reviewers' answers where there are any.
+
+    Raises:
+        IngestError: a source is not there.
+    """
+    sources = [source_path(source, project) for source in config.ingest.sources]
+    if missing := next(filter(is_missing, sources), None):
+        hint = "put logs there, name others: flywheel ingest PATH, or change ingest.sources in flywheel.toml"
+        raise IngestError(f"`{missing}`, which `ingest.sources` names, does not exist", hint=hint)
     answers = project / AUDITS
     has_answers = any(answers.glob("*.jsonl")) if answers.is_dir() else False
-    return [source_path(source, project) for source in config.ingest.sources] + ([answers] if has_answers else [])
+    return sources + ([answers] if has_answers else [])
 
 
 @dataclass

@@ -96,6 +96,13 @@ def _expand(path: Path, skipped: list[Skipped]) -> Iterator[Path]:
         raise IngestError(f"`{path}` does not exist", hint="check the spelling, or name a folder, a file or a glob")
 
 
+def is_missing(path: Path) -> bool:
+    """Whether a path that means itself is not there; buckets and globs are only known by what is in them."""
+    if path == STDIN or isinstance(path, BucketPath) or glob.has_magic(str(path)):
+        return False
+    return not (path.exists() or path.is_symlink())
+
+
 def _in_bucket(path: BucketPath, skipped: list[Skipped]) -> Iterator[Path]:
     """Yield the objects that an address means."""
     nothing = True

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from flywheel import Project
 from flywheel.config import Config
 from flywheel.errors import IngestError, StoreError
 from flywheel.pipeline.ingest.run import ingest_logs
@@ -238,3 +239,12 @@ def test_values_are_redacted_before_they_are_stored(project: Path) -> None:
     assert b"jane.roe" not in everything
     assert result.redacted["email"] == 1
     assert result.redacted["secret"] == 1
+
+
+def test_a_configured_source_that_is_not_there_is_named_as_such(tmp_path: Path) -> None:
+    with pytest.raises(IngestError, match=r"which `ingest.sources` names, does not exist") as caught:
+        Project(tmp_path).ingest()
+    assert "flywheel ingest PATH" in caught.value.hint
+    with pytest.raises(IngestError, match="does not exist") as caught:
+        Project(tmp_path).ingest([tmp_path / "logs"])
+    assert "ingest.sources" not in caught.value.message
