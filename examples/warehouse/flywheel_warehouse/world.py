@@ -20,19 +20,8 @@ NEW_PRODUCTS = (
     "tray", "fan", "plant", "ladder", "basket", "candle", "carpet", "pillow", "bucket", "hook", "bin", "bar",
 )  # fmt: skip
 LATEST_CITIES = (
-    "Accra",
-    "Bogota",
-    "Cusco",
-    "Dublin",
-    "Genoa",
-    "Haifa",
-    "Leeds",
-    "Lyon",
-    "Nice",
-    "Osaka",
-    "Tunis",
-    "Zagreb",
-)
+    "Accra", "Bogota", "Cusco", "Dublin", "Genoa", "Haifa", "Leeds", "Lyon", "Nice", "Osaka", "Tunis", "Zagreb",
+)  # fmt: skip
 LATEST_PRODUCTS = (
     "kettle", "towel", "pan", "bowl", "broom", "easel", "globe", "radio", "scale", "tent", "toaster", "wagon",
 )  # fmt: skip

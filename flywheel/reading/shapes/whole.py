@@ -31,8 +31,7 @@ _ABOUT = {
     "tools", "functions", "schema", "config", "settings", "metadata", "meta", "expected", "reference", "gold", "ground",
     "truth", "target", "label", "judge", "judgement", "evaluation", "eval", "evaluator", "criteria", "rubric", "metric",
     "metrics", "score", "scores", "feedback", "title", "description", "summary", "instructions", "system", "template",
-    "examples", "demonstrations", "documents", "invocation", "display",
-    "tree", "candidates", "transformed",
+    "examples", "demonstrations", "documents", "invocation", "display", "tree", "candidates", "transformed",
 }  # fmt: skip
 _GIVEN = ("model_input_messages",)  # of a step: what came before it, once more
 _SHORTEST = 20  # characters of what counts as words

@@ -50,10 +50,8 @@ _PARTS = ("settings", "config", "params", "parameters", "sampling", "sampling_ar
 _TALKS = ("messages", "history", "trajectory", "turns", "steps", "events", "conversation", "completion", "request",
           "choices", "spans", "observations", "traj", "transcript", "input", "payload", "trajectories", "entries",
           "conversations", "logs", "raw_logging_results")  # fmt: skip
-_TOOLS, _GIVEN = (
-    ("tool", "tool_name", "toolName", "function"),
-    {"args", "arguments", "parameters", "params", "tool_input"},
-)
+_TOOLS = ("tool", "tool_name", "toolName", "function")
+_GIVEN = {"args", "arguments", "parameters", "params", "tool_input"}
 _HUMPS = re.compile(r"(?<=[a-z])([A-Z])")
 _USERS = ("user", "user_id", "userId", "end_user", "customer_id", "customerId", "account_id", "accountId")
 _OF_USERS = {"feedback", "rating", "review", "survey"}
