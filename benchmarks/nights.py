@@ -92,6 +92,7 @@ class Settings:
     rates: tuple[float, float] = (2e-3, 2e-3)  # of SFT on the first night, and later
     older_rows: float = 0.3
     rebase_every: int = 4
+    epochs: tuple[float, float] = (2, 2)  # passes of SFT over a round's rows, on the first night and later
 
     def config(self, world: str, arm: str, seed: int, night: int) -> str:
         """Return a project's flywheel.toml: what differs from the defaults; rates and adapter are the demo's."""
@@ -114,6 +115,7 @@ on_the_way = true
 batch_size = 2
 probe_prompts = 8
 sft_learning_rate = {self.rates[night > 1]}
+sft_epochs = {self.epochs[night > 1]}
 older_rows = {self.older_rows}
 rebase_every = {self.rebase_every}
 [train.lora]
@@ -130,8 +132,8 @@ batch_size = {min(self.max_cases, 50)}
 
 
 FULL = Settings("embedded", "auto", 10, (2, 3), 60, 2, 120, (192, 192), 16_000, 120, 96, -1)
-SMALL = Settings("embedded", "auto", 8, (5, 1), 42, 1, 42, (192, 128), 16_000, 56, 60, -1, "sft", (2, 16), 0.5,
-                 (2e-3, 1e-3), 0.5, 100)  # fmt: skip
+SMALL = Settings("embedded", "auto", 8, (5, 1), 42, 1, 42, (192, 128), 32_000, 112, 60, -1, "sft", (2, 16), 0.5,
+                 (2e-3, 1e-3), 0.5, 100, (4, 2))  # fmt: skip
 # A desk's answers have many kinds (refuse, ask, act, tell), and a talk has several of them: more rows, longer ones.
 AT_THE_DESK = replace(SMALL, max_rows=(120, 120), max_tokens=48_000, max_cases=60)
 QUICK = Settings("", "float32", 4, (5, 3), 12, 2, 10, (8, 8), 0, 10, 8, 2, again=(1, 4))
