@@ -50,7 +50,12 @@ def count(value: float | None, noun: str = "") -> str:
     if not _known(value):
         return MISSING
     number_of = f"{value:,.0f}"
-    return f"{number_of} {noun}{'' if number_of == '1' else 's'}" if noun else number_of
+    return f"{number_of} {nouns(value, noun)}" if noun else number_of
+
+
+def nouns(value: float, noun: str) -> str:
+    """Return a noun as it follows a count: 'case' after 1, else 'cases'."""
+    return noun if f"{value:,.0f}" == "1" else f"{noun}s"
 
 
 def one_line(text: str, most: int = 0) -> str:

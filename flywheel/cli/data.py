@@ -125,7 +125,8 @@ def _follow(current: Session, sources: list[Path], *, interval: float, options: 
 
 def _ingest_lines(a: IngestAnswer, *, verbose: bool) -> list[str]:
     formats = ", ".join(f"{n} {name}" for name, n in a.formats.items()) or "none new"
-    rows = [["read", f"{a.read:,}", f"records in {a.files:,} files ({formats}; {a.unchanged:,} unchanged)"]]
+    files = f"{present.nouns(a.read, 'record')} in {present.count(a.files, 'file')}"
+    rows = [["read", f"{a.read:,}", f"{files} ({formats}; {a.unchanged:,} unchanged)"]]
     rows += [["kept", f"{a.kept:,}", f"records → {a.events:,} events"], ["duplicate", f"{a.duplicate:,}", ""]]
     rows += [["replaced", f"{a.replaced:,}", "stored events by those read again"]] if a.replaced else []
     rows += [["forgotten", f"{a.forgotten:,}", "of forgotten users"]] if a.forgotten else []
@@ -172,7 +173,7 @@ def _policy_lines(policies: Sequence[PolicyRow], *, verbose: bool) -> list[str]:
             "policy",
             p.policy,
             f"{p.conversations:,}",
-            f"conversations in {present.count(p.files, 'file')}, {_RULES[p.rule]}",
+            f"{present.nouns(p.conversations, 'conversation')} in {present.count(p.files, 'file')}, {_RULES[p.rule]}",
         ]
         for p in policies[:most]
     ]
@@ -325,12 +326,17 @@ def status(ctx: typer.Context) -> None:
     current.out.result(_status_lines(answer), answer)
 
 
+def _files_line(a: StatusAnswer) -> str:
+    aside = f"{a.set_aside:,} set aside, " if a.set_aside else ""
+    return f"{present.count(a.source_files - a.set_aside, 'file')} ingested, {aside}{a.new_files:,} new or grown"
+
+
 def _status_lines(a: StatusAnswer) -> list[str]:
     challenger = "none" if a.challenger is None else f"round {a.challenger}"
     head = [
         ["project", f"{a.project}   store {a.store} ({present.size(a.store_bytes)})"],
         ["rounds", f"champion {present.round_name(a.champion)}   challenger {challenger}   next {a.next_round}"],
-        ["logs", f"{a.source_files:,} files ingested, {a.new_files:,} new or grown"],
+        ["logs", _files_line(a)],
     ]
     stages = [[s.stage, s.state, "; ".join(s.why) or present.table_counts(s.stage, s.rows, s.funnel)] for s in a.stages]
     if all(s.state == "never" for s in a.stages):

@@ -176,7 +176,8 @@ class StatusAnswer(Document):
     challenger: int | None
     previous: int | None
     next_round: int
-    source_files: int = Field(description="Files ingested so far.")
+    source_files: int = Field(description="Files that ingest has read, also those set aside.")
+    set_aside: int = Field(default=0, description="Of these, files with content that is not stored.")
     new_files: int = Field(description="Files under ingest.sources that are new or have grown.")
     stages: list[StageAnswer]
     looks: dict[str, int] = Field(

@@ -54,6 +54,7 @@ def shown(done: subprocess.CompletedProcess[str], project: Path) -> str:
 
 def test_what_is_refused_is_shown_explained_and_read_again(project: Path, snapshot: SnapshotAssertion) -> None:
     assert shown(flywheel(project, "ingest", "logs"), project) == snapshot(name="ingest")
+    assert "logs     1 file ingested, 1 set aside, 0 new or grown\n" in flywheel(project, "status").stdout
     assert shown(flywheel(project, "quarantine"), project) == snapshot(name="quarantine")
     assert shown(flywheel(project, "quarantine", "--reason", "late"), project) == snapshot(name="no such reason")
     assert shown(flywheel(project, "readers", "logs/orders.json"), project).splitlines()[-1].startswith("orders.json")

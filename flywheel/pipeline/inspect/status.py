@@ -29,7 +29,7 @@ NIGHT = "night.json"  # the journal of the newest night, in the store
 def status(ctx: Context) -> StatusAnswer:
     """Return what is new, stale and pending."""
     stages = statuses(ctx.store, ctx.config)
-    known, new = _source_files(ctx)
+    known, set_aside, new = _source_files(ctx)
     snapshots = [ctx.store.current(name) for name in ("ingest", *(s.stage for s in stages))]
     return StatusAnswer(
         project=ctx.config.name or ctx.project.name,
@@ -38,6 +38,7 @@ def status(ctx: Context) -> StatusAnswer:
         **ctx.registry.aliases(),
         next_round=ctx.registry.next_number(),
         source_files=known,
+        set_aside=set_aside,
         new_files=new,
         stages=stages,
         looks=looks_needed(ctx),
@@ -62,10 +63,10 @@ def looks_needed(ctx: Context) -> dict[str, int]:
     return {str(points): max(1, math.ceil(cases / pace[0])) for points, cases in needed.items()}
 
 
-def _source_files(ctx: Context) -> tuple[int, int]:
-    """Return the number of ingested files, and of files under `ingest.sources` that are new or have another size.
+def _source_files(ctx: Context) -> tuple[int, int, int]:
+    """Return how many files were read, how many of these are set aside, and how many are new or have another size.
 
-    A copy of an ingested file under another name, also compressed, is not new.
+    New are files under `ingest.sources`; a copy of an ingested file under another name, also compressed, is not new.
     """
     from flywheel.stages.ingest.discovery import discover
     from flywheel.stages.ingest.sources import Known, SourceState, shown_path
@@ -83,7 +84,7 @@ def _source_files(ctx: Context) -> tuple[int, int]:
             new += sources[name].size_bytes != path.stat().st_size
         else:
             new += not (sources and _is_copy(path, name, known, ctx.config.ingest.max_expand_ratio))
-    return len(sources), new
+    return len(sources), sum(bool(state.set_aside) for state in sources.values()), new
 
 
 def _is_copy(path: Path, name: str, known: Known, max_ratio: int) -> bool:

@@ -182,19 +182,19 @@ def _waiting(ctx: Context, episodes: int) -> Iterator[Waiting]:
     if unseen:
         yield Waiting(len(unseen), _of(unseen, "to be evaluated"), f"flywheel eval --round {unseen[-1]} --promote")
     if refused := quarantined_rows(ctx).height:
-        yield Waiting(refused, f"{_noun(refused, 'record')} in quarantine", "flywheel quarantine")
+        yield Waiting(refused, f"{present.nouns(refused, 'record')} in quarantine", "flywheel quarantine")
     drawn = draws(ctx)
     if drawn and drawn[-1].waiting:
         n = len(drawn[-1].waiting)
-        yield Waiting(n, f"{_noun(n, 'episode')} to be audited by a person", "flywheel audit")
+        yield Waiting(n, f"{present.nouns(n, 'episode')} to be audited by a person", "flywheel audit")
     if state.new_files:
-        yield Waiting(state.new_files, f"log {_noun(state.new_files, 'file')} new or grown", "flywheel ingest")
+        yield Waiting(state.new_files, f"log {present.nouns(state.new_files, 'file')} new or grown", "flywheel ingest")
     stale = sum(stage.state != "fresh" for stage in state.stages)
     if stale:
-        yield Waiting(stale, f"{_noun(stale, 'table')} to be brought up to date", "flywheel build")
+        yield Waiting(stale, f"{present.nouns(stale, 'table')} to be brought up to date", "flywheel build")
     fresh = episodes - _episodes_of_newest(ctx) if ctx.registry.numbers() else 0
     if fresh > 0:
-        yield Waiting(fresh, f"{_noun(fresh, 'episode')} since the newest round", "flywheel plan")
+        yield Waiting(fresh, f"{present.nouns(fresh, 'episode')} since the newest round", "flywheel plan")
 
 
 def _episodes_of_newest(ctx: Context) -> int:
@@ -208,8 +208,4 @@ def _episodes_of_newest(ctx: Context) -> int:
 
 
 def _of(rounds: list[int], what: str) -> str:
-    return f"{_noun(len(rounds), 'round')} {what} ({present.some([str(n) for n in rounds])})"
-
-
-def _noun(number: int, noun: str) -> str:
-    return noun if number == 1 else f"{noun}s"
+    return f"{present.nouns(len(rounds), 'round')} {what} ({present.some([str(n) for n in rounds])})"

@@ -7,13 +7,14 @@ wrote is replaced.
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 import polars as pl
 
-from flywheel.errors import UsageError
+from flywheel.errors import StoreError, UsageError
 from flywheel.io import files
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
@@ -27,6 +28,7 @@ from flywheel.results.inspect import ViewAnswer
 MANIFEST = "bundle.json"
 HOME, EPISODES = "index.html", "episodes.html"
 _MOST_REPORTS = 20  # reports in the folder, the newest
+_READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 PAGES = "view"  # in the store; what is forgotten or collected takes it along
 
 
@@ -35,7 +37,18 @@ def view(ctx: Context, subject: str | None, bundle: Path | None) -> ViewAnswer:
 
     Raises:
         UsageError: nothing was built, nothing has that name, or the folder is not one that flywheel wrote.
+        StoreError: the pages cannot be written there.
     """
+    try:
+        return _view(ctx, subject, bundle)
+    except StoreError as error:
+        refused = isinstance(error.__cause__, OSError) and error.__cause__.errno in _READ_ONLY
+        if bundle is not None or not refused:
+            raise
+        raise StoreError(str(error), hint="`flywheel view --bundle DIR` writes the pages elsewhere") from error
+
+
+def _view(ctx: Context, subject: str | None, bundle: Path | None) -> ViewAnswer:
     number, episode = _named(ctx, subject)
     if episode and bundle is None:
         return _one(ctx, episode)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flywheel.errors import UsageError
+from flywheel.errors import StoreError, UsageError
 from flywheel.io.files import hash_file
 from flywheel.project import Project
 from tests.projects import flywheel
@@ -135,6 +136,17 @@ def test_without_the_base_model_sides_are_compared_by_words(project: Project, tm
         p for path in (page.parent / "episodes").iterdir() for e in _Island(path).data["episodes"] for p in e["pairs"]
     ]
     assert {pair["unit"] for pair in pairs} == {"words"}
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+def test_a_project_that_may_only_be_read_is_shown_elsewhere(projects: Callable[[str], Path], tmp_path: Path) -> None:
+    store = projects("built") / ".flywheel"
+    store.chmod(0o500)
+    with pytest.raises(StoreError, match="Permission denied") as refused:
+        Project(store.parent).view()
+    assert refused.value.hint == "`flywheel view --bundle DIR` writes the pages elsewhere"
+    assert Project(store.parent).view(bundle=tmp_path / "pages").pages
+    store.chmod(0o700)
 
 
 def test_nothing_built_is_nothing_to_see(tmp_path: Path) -> None:
