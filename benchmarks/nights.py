@@ -17,7 +17,8 @@ last night is only served: no later one would show what it taught.
 
 Measured each night: success, content users and harm in production; then, greedy, on tasks that no gate sees, success
 and harm of the champion, its KL from the base and its perplexity on a fixed text, and for each promotion whether it was
-truly better. Every finished night is one line of --results, a killed run goes on where it was, and --plot draws
+truly better. With --small a person judges forty of the script's talks before the first night, as `flywheel rewards`
+asks for. Every finished night is one line of --results, a killed run goes on where it was, and --plot draws
 whatever --results holds. --small is what a core without AMX does in minutes a night: the counter, a world of the
 warehouse's easier questions. Arms whose first night is the same share it.
 """
@@ -43,6 +44,7 @@ from flywheel import Project
 from flywheel.config import Config, EvalConfig
 from flywheel.io import files
 from flywheel.models.policy import PolicySet
+from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.train.mix import mix_of
 from flywheel.records import METHODS
 from flywheel.registry.registry import DATASET
@@ -57,6 +59,7 @@ WORLDS = {  # module that serves it, suite and world for attempts, policy of the
     "desk": ("flywheel_desk.serve", "desk", "hasty"),
 }
 ARMS = ("flywheel", "sft", "dpo", "oracle", "frozen")
+FLYWHEEL = Path(sys.executable).with_name("flywheel")
 FAILED, HELD, WAITING = 1, 3, 99
 # What a world's customers say misleads at a desk: they complain about refusals that the rules ask for, and praise what
 # the rules forbid. So it has what such a desk would have: its rules as a signal, read from the log.
@@ -93,6 +96,7 @@ class Settings:
     older_rows: float = 0.3
     rebase_every: int = 4
     epochs: tuple[float, float] = (2, 2)  # passes of SFT over a round's rows, on the first night and later
+    audited: int = 0  # talks of the script that a person judges before the first night (`flywheel audit`)
 
     def config(self, world: str, arm: str, seed: int, night: int) -> str:
         """Return a project's flywheel.toml: what differs from the defaults; rates and adapter are the demo's."""
@@ -133,7 +137,7 @@ batch_size = {min(self.max_cases, 50)}
 
 FULL = Settings("embedded", "auto", 10, (2, 3), 60, 2, 120, (192, 192), 16_000, 120, 96, -1)
 SMALL = Settings("embedded", "auto", 8, (5, 1), 42, 1, 42, (192, 128), 32_000, 112, 60, -1, "sft", (2, 16), 0.5,
-                 (2e-3, 1e-3), 0.5, 100, (4, 2))  # fmt: skip
+                 (2e-3, 1e-3), 0.5, 100, (3, 2), 40)  # fmt: skip
 # A desk's answers have many kinds (refuse, ask, act, tell), and a talk has several of them: more rows, longer ones.
 AT_THE_DESK = replace(SMALL, max_rows=(120, 120), max_tokens=48_000, max_cases=60)
 QUICK = Settings("", "float32", 4, (5, 3), 12, 2, 10, (8, 8), 0, 10, 8, 2, again=(1, 4))
@@ -190,6 +194,8 @@ class Arm:
             served = self._once(f"served{day:02d}", partial(self.serve, policy, day, *more))
             if self.arm == "oracle":
                 self._tell(day)
+        if number == 1 and settings.audited and self.arm != "oracle":
+            self._once("audited", self._audit)
         learned = self._once(f"learned{number:02d}", lambda: self._learn(number))
         if before is None or learned["outcome"] == "promoted":
             held_out = self._once(f"exam{number:02d}", lambda: self._exam(number))
@@ -253,12 +259,25 @@ class Arm:
         path = self.folder / "logs" / f"night{day:02d}-outcomes.jsonl"
         files.atomic_write(path, "".join(json.dumps(row) + "\n" for row in rows))
 
+    def _audit(self) -> dict[str, Any]:
+        """Let a person who knows the truth answer `flywheel audit`; return how many talks succeeded, of how many."""
+        asked = self.folder / "audit.jsonl"
+        _run([FLYWHEEL, "-C", self.folder, "ingest", self.folder / "logs"])
+        _run([FLYWHEEL, "-C", self.folder, "audit", "--new", "--n", str(self.settings.audited), "--out", asked])
+        rows = [row for path in sorted((self.folder / "truth").glob("night*.jsonl")) for row in files.read_rows(path)]
+        true = {row["conversation_id"]: float(row["success"] and not row["harm"]) for row in rows}
+        table = read_table(Project(self.folder).context.store, "episodes").select("episode_id", "conversation_id")
+        talks = dict(table.collect().iter_rows())
+        answered = [{**row, "success": true[talks[row["episode_id"]]]} for row in files.read_rows(asked)]
+        files.atomic_write(asked, "".join(json.dumps(row) + "\n" for row in answered))
+        _run([FLYWHEEL, "-C", self.folder, "audit", "--answers", asked])
+        return {"succeeded": sum(row["success"] for row in answered), "of": len(answered)}
+
     def _learn(self, number: int) -> dict[str, Any]:
         """Run the night as shipped; return what it did."""
         if (self.arm == "frozen" and number > 1) or number == self.settings.nights:
             return {"outcome": "only served", "champion": None}
-        flywheel = Path(sys.executable).with_name("flywheel")
-        _run([flywheel, "-C", self.folder, "run", "nightly"], allow=(0, FAILED, HELD, WAITING))
+        _run([FLYWHEEL, "-C", self.folder, "run", "nightly"], allow=(0, FAILED, HELD, WAITING))
         journal = files.read_json(self.folder / ".flywheel" / "night.json")
         learned = {name: journal[name] for name in ("outcome", "round", "champion", "verdict", "text", "error")}
         if learned["outcome"] == "failed":  # a monitor is red, say: the champion serves on, and the line shows why
