@@ -182,20 +182,26 @@ class Arm:
             )
         )  # fmt: skip
 
-    def night(self, number: int, before: dict[str, Any] | None) -> dict[str, Any]:
-        """Serve, learn, measure; return the night's line."""
-        started, settings = time.monotonic(), self.settings
-        self._begin(number)
-        policy = WORLDS[self.world][2] if number == 1 else "champion"
+    def serve_days(self, number: int) -> dict[str, Any]:
+        """Serve the days before a night, the script's before the first; return the last one's shares of talks."""
+        settings, policy = self.settings, WORLDS[self.world][2] if number == 1 else "champion"
         days = settings.history[0]
         attempts = settings.history[1] if number == 1 else settings.attempts
         more = ("--tasks", str(settings.tasks), "--attempts", str(attempts), "--temperature", str(settings.temperature))
+        served: dict[str, Any] = {}
         for day in range(1 if number == 1 else days + number - 1, days + number):  # of the world
             served = self._once(f"served{day:02d}", partial(self.serve, policy, day, *more))
             if self.arm == "oracle":
                 self._tell(day)
+        return served
+
+    def night(self, number: int, before: dict[str, Any] | None) -> dict[str, Any]:
+        """Serve, learn, measure; return the night's line."""
+        started, settings = time.monotonic(), self.settings
+        self.begin(number)
+        served = self.serve_days(number)
         if number == 1 and settings.audited and self.arm != "oracle":
-            self._once("audited", self._audit)
+            self._once("audited", self.audit)
         learned = self._once(f"learned{number:02d}", lambda: self._learn(number))
         if before is None or learned["outcome"] == "promoted":
             held_out = self._once(f"exam{number:02d}", lambda: self._exam(number))
@@ -213,7 +219,7 @@ class Arm:
         """Return what shows that a project has begun its second night."""
         return folder / "done" / f"served{self.settings.history[0] + 1:02d}.json"
 
-    def _begin(self, number: int) -> None:
+    def begin(self, number: int) -> None:
         """Write the configuration; begin with another arm's first night where this one's would be the same."""
         other = self.folder.with_name(f"{self.world}-flywheel-{self.seed}")
         alike = self.settings.method == "sft" and self.arm in {"sft", "frozen"}
@@ -259,7 +265,7 @@ class Arm:
         path = self.folder / "logs" / f"night{day:02d}-outcomes.jsonl"
         files.atomic_write(path, "".join(json.dumps(row) + "\n" for row in rows))
 
-    def _audit(self) -> dict[str, Any]:
+    def audit(self) -> dict[str, Any]:
         """Let a person who knows the truth answer `flywheel audit`; return how many talks succeeded, of how many."""
         asked = self.folder / "audit.jsonl"
         _run([FLYWHEEL, "-C", self.folder, "ingest", self.folder / "logs"])

@@ -90,6 +90,7 @@ def _plan_lines(p: Plan, options: str, *, verbose: bool) -> list[str]:
         ],
         ["rate", f"{p.learning_rate:.2g} at its peak; until {p.max_kl:g} nats a token from the parent"],
         *_memory_rows(p.memory),
+        *_unclear_rows(p),
         *_card_rows(p.card, grouped=METHODS[p.method].dataset.name == "groups"),
     ]
     lines = columns(rows) + funnel_lines(p.counts) + monitor_lines(p.monitors, verbose=verbose)
@@ -109,6 +110,14 @@ def _backend_rows(backend: BackendRun | None) -> list[list[str]]:
     versions = ", ".join(f"{name} {number}" for name, number in backend.versions.items())
     rows = [["trained in", f"{backend.title}, by {backend.command[0]}" + (f" ({versions})" if versions else "")]]
     return [*rows, *([["lost there", "; ".join(backend.lost)]] if backend.lost else [])]
+
+
+def _unclear_rows(p: Plan) -> list[list[str]]:
+    """Return how many episodes teach nothing yet, where a person's answers would show what became of them."""
+    if not p.unclear:
+        return []
+    episodes = present.count(p.unclear, "episode")
+    return [["unclear", f"{episodes} without a clear outcome teach little; 40 answers help: flywheel audit --n 40"]]
 
 
 def _memory_rows(memory: MemoryEstimate | None) -> list[list[str]]:

@@ -208,6 +208,12 @@ class Plan(Document):
     )
     same_as: int | None = Field(default=None, description="A trained round that this one would only repeat.")
     monitors: list[MonitorRow] = Field(default=[], description="What the monitors say; red blocks training.")
+    unclear: int = Field(
+        default=0,
+        ge=0,
+        description="Episodes of the training split without a clear outcome: they teach next to nothing. 0 where "
+        "enough outcomes are known to learn what the signals are worth.",
+    )
 
 
 class MetricRow(Record):

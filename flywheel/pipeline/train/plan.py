@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import polars as pl
+
 from flywheel.config import TrainConfig, masked
 from flywheel.config.files import REMOVED
 from flywheel.errors import EvidenceError, UsageError
@@ -17,6 +19,7 @@ from flywheel.models.quantised import refuse_quantised
 from flywheel.pipeline.answering import KeptAnswers, answerer
 from flywheel.pipeline.build.registry import stage_of
 from flywheel.pipeline.build.run import changes
+from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.train.backend import find_backend
 from flywheel.pipeline.train.card import make_card
@@ -30,10 +33,12 @@ from flywheel.pipeline.train.race.entrants import Start, open_race
 from flywheel.pipeline.train.race.run import Racing
 from flywheel.pipeline.train.rows import RoundRows
 from flywheel.present import round_name, the_round
-from flywheel.records import METHODS, Method, Plan, Race, canonical_json, content_id
+from flywheel.records import METHODS, Method, Plan, Race, Split, canonical_json, content_id
 from flywheel.records.backends import TRL
 from flywheel.records.methods import EXAMPLES, SCENARIOS, Dataset
+from flywheel.stages.datasets.examples import DESIRABLE, UNDESIRABLE
 from flywheel.stages.evaluate.probe import StartPolicy, well_formed
+from flywheel.stages.labelling.patterns import ENOUGH_GOLD
 from flywheel.stages.selection.method import MethodChoice, choose_method
 
 Row = dict[str, Any]
@@ -159,6 +164,7 @@ def make_plan(ctx: Context, number: int, *, remembered: bool = True) -> PlannedR
         backend=backend.run(method, fitted.rows) if backend is not None else None,
         memory=estimate_memory(ctx, fitted, method) if backend is None and not ctx.config.train.trainer else None,
         monitors=monitor_rows(ctx),
+        unclear=_unclear(ctx),
     )
     plan = plan.model_copy(update={"same_as": _repeat_of(ctx, plan)})
     return PlannedRound(plan, text, origins_text(ctx.store, fitted.rows), racing, seconds)
@@ -279,6 +285,18 @@ def _facts(ctx: Context, rows: RoundRows, method: Method) -> dict[str, Any]:
         "train_tasks_sha256": files.hash_text(canonical_json(tasks)),
         "config": round_config(ctx),
     }
+
+
+def _unclear(ctx: Context) -> int:
+    """Return how many episodes to train on have no clear outcome; 0 where enough outcomes are known."""
+    train = read_table(ctx.store, "episodes").filter(split=Split.TRAIN.value).select("episode_id")
+    whole = read_table(ctx.store, "returns").filter(pl.col("step").is_null())
+    known = pl.col("basis").is_in(["audit", "verifier"])
+    if whole.filter(known).select(pl.len()).collect().item() >= ENOUGH_GOLD:
+        return 0
+    clear = pl.col("known") & ~pl.col("p_success").is_between(UNDESIRABLE, DESIRABLE, closed="none")
+    rows = whole.filter(~clear & ~known).join(train, on="episode_id", how="semi")
+    return int(rows.select(pl.len()).collect().item())
 
 
 def _steps(train: TrainConfig, method: Method, rows: int) -> int:

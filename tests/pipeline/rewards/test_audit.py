@@ -88,6 +88,20 @@ def test_answers_are_events_and_decide(project: Project, tmp_path: Path) -> None
     assert table(lost, "rewards", "rewards").filter(signal="audit").height == 35, "answers are read again like any log"
 
 
+def test_a_plan_says_how_many_outcomes_are_unclear_until_enough_are_known(project: Project, tmp_path: Path) -> None:
+    train = table(project, "episodes", "episodes").filter(split="train").select("episode_id")
+    whole = table(project, "returns", "returns").filter(pl.col("step").is_null()).join(train, on="episode_id")
+    clear = pl.col("known") & ((pl.col("p_success") <= 0.3) | (pl.col("p_success") >= 0.7))
+    unclear = whole.filter(~clear).height
+    assert project.plan(method="sft").unclear == unclear > 10
+    project.audit(29, out=tmp_path / "some.jsonl")
+    project.audit_answers(answered(tmp_path / "some.jsonl"))
+    assert 0 < project.plan(method="sft").unclear < unclear, "who was audited has a known outcome"
+    project.audit(30, new=True, out=tmp_path / "enough.jsonl")
+    project.audit_answers(answered(tmp_path / "enough.jsonl"))
+    assert project.plan(method="sft").unclear == 0
+
+
 def test_what_was_not_asked_is_refused(project: Project, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no sample yet"):
         project.audit_answers(tmp_path / "a.jsonl")
