@@ -144,7 +144,10 @@ def make_plan(ctx: Context, number: int, *, remembered: bool = True) -> PlannedR
         ctx = without(ctx, development.tasks)
     rows = RoundRows(ctx, parent)
     rate = _well_formed_rate(ctx, parent, rows.selected(EXAMPLES).rows) if ctx.config.train.method == "auto" else None
-    rule = choose_method(rows.count, rate, ctx.config.train, lambda method: rows.funnel(method).dropped)
+    unclear = _unclear(ctx)
+    rule = choose_method(
+        rows.count, rate, ctx.config.train, lambda method: rows.funnel(method).dropped, unclear=unclear
+    )
     start = Start(number, parent, rate)
     racing, race, seconds = _race(ctx, start, development, rows, rule.method, remembered=remembered)
     method, reason = _chosen(race, rule)
@@ -164,7 +167,7 @@ def make_plan(ctx: Context, number: int, *, remembered: bool = True) -> PlannedR
         backend=backend.run(method, fitted.rows) if backend is not None else None,
         memory=estimate_memory(ctx, fitted, method) if backend is None and not ctx.config.train.trainer else None,
         monitors=monitor_rows(ctx),
-        unclear=_unclear(ctx),
+        unclear=unclear,
     )
     plan = plan.model_copy(update={"same_as": _repeat_of(ctx, plan)})
     return PlannedRound(plan, text, origins_text(ctx.store, fitted.rows), racing, seconds)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from flywheel.config import TrainConfig
 from flywheel.errors import EvidenceError
-from flywheel.present import percent
+from flywheel.present import count, percent
 from flywheel.records import METHODS, Method
 
 _MADE_BY = {"scenarios": "fixtures"}  # tables that are not named as their stage
@@ -26,6 +26,8 @@ def choose_method(
     well_formed_rate: float | None,
     cfg: TrainConfig,
     dropped: Callable[[Method], Mapping[str, int]] = lambda _: {},
+    *,
+    unclear: int = 0,
 ) -> MethodChoice:
     """Choose SFT or DPO; every other method only where `train.method` asks for it.
 
@@ -36,6 +38,7 @@ def choose_method(
         well_formed_rate: of the start policy; None when it was not measured, which does not argue for a cold start.
         cfg: the method asked for and the thresholds.
         dropped: how many rows of a method's dataset were left out, by reason.
+        unclear: episodes without a clear outcome, which a person's answers would lend one.
 
     Raises:
         EvidenceError: too few rows for any method that fits.
@@ -61,9 +64,10 @@ def choose_method(
     missing = " and ".join(f"{have:,} {short_of(method, dropped(method))}" for method, have in counts.items())
     tables = [METHODS[method].dataset.table.name for method in counts]
     stages = " and ".join(f"`flywheel explain {_MADE_BY.get(table, table)}`" for table in tables)
+    audit = f", or `flywheel audit` some of {count(unclear, 'episode')} without a clear outcome" if unclear else ""
     raise EvidenceError(
         f"too little to train on: {missing}, train.min_rows is {cfg.min_rows:,} ({rate})",
-        hint=f"`flywheel ingest` more logs or feedback; what was dropped before: {stages}",
+        hint=f"`flywheel ingest` more logs or feedback{audit}; what was dropped before: {stages}",
         have=max(counts.values()),
         need=cfg.min_rows,
     )

@@ -262,8 +262,9 @@ def test_too_little_is_an_error_that_says_what_is_missing(
     examples: int, pairs: int, rate: float, asked: Any, message: str
 ) -> None:
     with pytest.raises(TrainError, match=message) as caught:
-        choose_method({"sft": examples, "dpo": pairs}.__getitem__, rate, TrainConfig(method=asked))
+        choose_method({"sft": examples, "dpo": pairs}.__getitem__, rate, TrainConfig(method=asked), unclear=30)
     assert "flywheel explain" in caught.value.hint
+    assert "`flywheel audit` some of 30 episodes without a clear outcome" in caught.value.hint
 
 
 def test_too_few_groups_say_why_there_are_not_more() -> None:
