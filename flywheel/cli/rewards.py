@@ -179,7 +179,8 @@ def audit(
 
 
 def _audit_lines(a: AuditAnswer) -> list[str]:
-    lines = [f"sample {a.draw}: {a.drawn:,} of {a.eligible:,} episodes in {a.strata:,} strata, {a.answered:,} answered"]
+    strata = f"{a.strata:,} {'stratum' if a.strata == 1 else 'strata'}"
+    lines = [f"sample {a.draw}: {a.drawn:,} of {a.eligible:,} episodes in {strata}, {a.answered:,} answered"]
     lines += [f"recorded {a.recorded:,} answers"] if a.recorded else []
     lines += [f"skipped {count:,}: {reason}" for reason, count in a.left_out.items()]
     if a.file:
