@@ -17,7 +17,7 @@ last night is only served: no later one would show what it taught.
 
 Measured each night: success, content users and harm in production; then, greedy, on tasks that no gate sees, success
 and harm of the champion, its KL from the base and its perplexity on a fixed text, and for each promotion whether it was
-truly better. With --small a person judges forty of the script's talks before the first night, as `flywheel rewards`
+truly better. With --small a person labels forty of the script's talks before the first night, as `flywheel rewards`
 asks for. Every finished night is one line of --results, a killed run goes on where it was, and --plot draws
 whatever --results holds. --small is what a core without AMX does in minutes a night: the counter, a world of the
 warehouse's easier questions. Arms whose first night is the same share it.
@@ -96,7 +96,7 @@ class Settings:
     older_rows: float = 0.3
     rebase_every: int = 4
     epochs: tuple[float, float] = (2, 2)  # passes of SFT over a round's rows, on the first night and later
-    audited: int = 0  # talks of the script that a person judges before the first night (`flywheel audit`)
+    audited: int = 0  # talks of the script that a person labels before the first night (`flywheel audit`)
 
     def config(self, world: str, arm: str, seed: int, night: int) -> str:
         """Return a project's flywheel.toml: what differs from the defaults; rates and adapter are the demo's."""

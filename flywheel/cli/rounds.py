@@ -113,7 +113,7 @@ def _backend_rows(backend: BackendRun | None) -> list[list[str]]:
 
 
 def _unclear_rows(p: Plan) -> list[list[str]]:
-    """Return how many episodes teach nothing yet, where a person's answers would show what became of them."""
+    """Return how many episodes teach little for want of an outcome, and how a person lends them one."""
     if not p.unclear:
         return []
     episodes = present.count(p.unclear, "episode")
