@@ -15,6 +15,7 @@ from flywheel.funnel import Funnel
 from flywheel.pipeline.build.registry import TASK_COLUMNS
 from flywheel.records import Episode, Task, content_id
 from flywheel.stages.common.canonical import first_state, in_holdout, next_state
+from flywheel.stages.common.pieces import InMemory
 from flywheel.stages.tasks.build import build_tasks, follow_tasks
 from flywheel.stages.tasks.clusters import cluster_ids
 from flywheel.stages.tasks.minhash import (
@@ -49,9 +50,10 @@ def tasks_of(*rows: dict[str, Any], previous: pl.DataFrame = NONE, **cfg: Any) -
     schema = {name: kind for name, kind in polars_schema(Episode).items() if name in TASK_COLUMNS}
     funnel = Funnel()
     frame = pl.DataFrame(rows, schema=schema).select(TASK_COLUMNS)
-    made = build_tasks(frame, previous, EpisodesConfig(**cfg), funnel)
+    pieces = InMemory(episodes=frame, **{"previous tasks": previous})
+    build_tasks(pieces, EpisodesConfig(**cfg), funnel)
     funnel.check("tasks")
-    return conform(made, Task).collect()
+    return conform(pieces.written["tasks"], Task).collect()
 
 
 def column(tasks: pl.DataFrame, name: str, *numbers: int) -> list[Any]:
@@ -111,7 +113,7 @@ def test_the_s_curve_has_its_middle_at_0_707() -> None:
             right = np.unique(np.concatenate([pool[:common], pool[-rest:]]))
             jaccard = len(np.intersect1d(left, right)) / len(np.union1d(left, right))
             assert jaccard == pytest.approx(wanted, abs=0.01)
-            hits += any(True for _ in candidates(signatures([left, right])))
+            hits += len(candidates(signatures([left, right])))
         met[wanted] = hits / 200
     expected = {s: 1 - (1 - s**ROWS) ** BANDS for s in met}
     assert met == pytest.approx(expected, abs=0.1)
@@ -243,8 +245,9 @@ def test_vectors_join_other_words_but_never_other_deeds() -> None:
     rows = [episode(n, text) for n, text in enumerate(asked)]
     schema = {name: kind for name, kind in polars_schema(Episode).items() if name in TASK_COLUMNS}
     frame = pl.DataFrame(rows, schema=schema).select(TASK_COLUMNS)
-    made = build_tasks(frame, NONE, EpisodesConfig(), Funnel(), meaning)
-    one, other, restored, lunch = column(made, "cluster_id", 0, 1, 2, 3)
+    pieces = InMemory(episodes=frame, **{"previous tasks": NONE})
+    build_tasks(pieces, EpisodesConfig(), Funnel(), meaning)
+    one, other, restored, lunch = column(pieces.written["tasks"], "cluster_id", 0, 1, 2, 3)
     assert one == other
     assert len({one, restored, lunch}) == 3
     assert tasks_of(*rows)["cluster_id"].n_unique() == 4
