@@ -27,7 +27,7 @@ class End(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Times of which each is no further from the next than a gap."""
+    """Times of which each lies within a gap of the next."""
 
     first: datetime
     last: datetime

@@ -122,7 +122,7 @@ class Crew:
         self._pool: Executor | None = None
 
     def __enter__(self) -> Self:
-        """Return it; nobody works yet."""
+        """Return it; no process has started yet."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:

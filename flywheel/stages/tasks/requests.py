@@ -1,8 +1,8 @@
 """The first requests of a log: what each piece knows of its own, and what all pieces together make of them.
 
 In: episodes whose task no log names. Out: distinct requests, and the documents that they are: texts that are equal but
-for their slots. A piece tells of a document its bands of MinHash and how much it says, not its words, so that whoever
-puts all together holds no text; documents that share a band are compared word by word in pieces again.
+for their slots. A piece gives the bands of MinHash and the size of a document, not its words, so that whoever puts
+all together holds no text; documents that share a band are compared word by word in pieces again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Seen(NamedTuple):
     """What a piece knows of its requests.
 
     `requests`: request_id, tool_signature, started, document, and `rank`, 0 where a text is empty and 2 where there is
-    none: the id stands for it. `documents`: document, about, size, bands, and `text` where it was asked for.
+    none: the id is taken instead. `documents`: document, about, size, bands, and `text` where it was asked for.
     """
 
     episodes: int

@@ -24,6 +24,7 @@ from flywheel.stages.tasks.minhash import (
     alike,
     candidates,
     masked_words,
+    may_be_alike,
     shingles,
     signatures,
 )
@@ -125,6 +126,25 @@ def test_signatures_are_the_same_for_ever() -> None:
 
 
 FIRST, LAST = 7_947_726_668_852_490_456, 4_251_536_124_274_669_787
+
+
+@given(st.lists(st.lists(st.integers(0, 2), min_size=2, max_size=2), max_size=30))
+def test_each_member_of_a_bucket_meets_its_first_and_the_last_few_before_it(bands: list[list[int]]) -> None:
+    met = set()
+    for band in range(2):
+        for key in range(3):
+            members = [place for place, keys in enumerate(bands) if keys[band] == key]
+            for place in range(1, len(members)):
+                met |= {(members[place], other) for other in {members[0], *members[max(0, place - 4) : place]}}
+    found = candidates(np.array(bands, dtype=np.uint64).reshape(-1, 2))
+    assert [(later, earlier) for later, earlier in found.tolist()] == sorted(met)
+
+
+@given(st.lists(st.sampled_from("abcdefgh"), max_size=40), st.lists(st.sampled_from("abcdefgh"), max_size=40))
+def test_sizes_rule_out_no_pair_that_is_alike(one: list[str], other: list[str]) -> None:
+    sets = shingles(one), shingles(other)
+    sizes = [np.array([len(some)]) for some in sets]
+    assert may_be_alike(*sizes).all() or not alike(*sets)
 
 
 def test_alike_means_seven_in_ten_and_few_words() -> None:
