@@ -189,14 +189,15 @@ class Watch:
     def seconds(self) -> float:
         """Return the processors' seconds so far; those of a process that ended count up to its last sample."""
         with self._lock:
-            alive = {pid: _cpu(pid) for pid in (os.getpid(), *_children())}
+            alive = {pid: _cpu(pid) for pid in (os.getpid(), *children())}
             self._gone += sum(s for pid, s in self._seen.items() if pid not in alive)
             self._seen = alive
-            self.peak = max(self.peak, sum(map(_memory, alive)))
+            self.peak = max(self.peak, sum(map(memory, alive)))
             return self._gone + sum(alive.values())
 
 
-def _children() -> list[int]:
+def children() -> list[int]:
+    """Return the processes that this one started."""
     found = []
     for thread in Path("/proc/self/task").iterdir():
         try:
@@ -214,7 +215,8 @@ def _cpu(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _memory(pid: int) -> int:
+def memory(pid: int) -> int:
+    """Return the bytes that a process holds."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 
 import polars as pl
 from flywheel.config import RewardsConfig
-from flywheel.stages.labelling.delays import delays
+from flywheel.stages.labelling.delays import arrivals, delays
 from flywheel.stats.delays import Delays, maturity
 
 START, AT_ONCE, LATE, LOGS = datetime(2026, 11, 1, tzinfo=UTC), 0.12, 0.06, 400
@@ -39,7 +39,7 @@ def learned(rows: list[tuple[datetime, datetime | None]], talks: int) -> tuple[f
     votes = pl.DataFrame({"episode_id": names, "arrived": [arrived for _, arrived in rows]}).drop_nulls()
     votes = votes.with_columns(signal=pl.lit("complaint"), family=pl.lit("sentiment_neg"))
     now = max(max(ended, arrived or ended) for ended, arrived in rows).timestamp()
-    found = next(iter(delays(base, votes, now)), None)
+    found = next(iter(delays([arrivals(base, votes)], now)), None)
     if found is None:
         return None
     curve = Delays(tuple(found["x"]), tuple(found["y"]))

@@ -93,14 +93,16 @@ def recovered(name: str, project: Project) -> None:
 def _tasks(events: pl.DataFrame, *, cluster: bool = False) -> dict[str, str]:
     """Return each episode's task."""
     from flywheel.pipeline.build.registry import TASK_COLUMNS
+    from flywheel.stages.common.pieces import InMemory
     from flywheel.stages.conversations.episodes import build_episodes
     from flywheel.stages.tasks.build import build_tasks
 
     episodes, _ = build_episodes(events, EpisodesConfig(), Funnel())
     if cluster:
         none = pl.DataFrame(schema=polars_schema(Task))
-        tasks = build_tasks(episodes.select(TASK_COLUMNS), none, EpisodesConfig(), Funnel())
-        return dict(tasks.select("episode_id", "task_id").iter_rows())
+        pieces = InMemory(episodes=episodes.select(TASK_COLUMNS), **{"previous tasks": none})
+        build_tasks(pieces, EpisodesConfig(), Funnel())
+        return dict(pieces.written["tasks"].select("episode_id", "task_id").iter_rows())
     return dict(episodes.select("episode_id", "task_id").iter_rows())
 
 

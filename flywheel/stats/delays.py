@@ -31,16 +31,21 @@ class Delays(NamedTuple):
         return self.shares[place - 1] if place else 0.0
 
 
-def kaplan_meier(watched: Floats, came: npt.NDArray[np.bool_]) -> Delays:
+def kaplan_meier(watched: Floats, came: npt.NDArray[np.bool_], counts: npt.NDArray[np.int64] | None = None) -> Delays:
     """Return the Kaplan-Meier estimate of the delay's distribution.
 
     Args:
         watched: (n) min(delay, age) of each item, not negative.
         came: (n) whether the evidence came; where it did not, the item was watched for its age.
+        counts: (n) how many items are like that; None: one each.
     """
-    times, events = np.unique(watched[came], return_counts=True)
-    ordered = np.sort(watched)
-    at_risk = len(ordered) - np.searchsorted(ordered, times, side="left")
+    counts = np.ones(len(watched), dtype=np.int64) if counts is None else counts
+    order = np.argsort(watched)
+    left = np.cumsum(counts[order][::-1])[::-1]  # items watched for at least so long
+    times, places = np.unique(watched[came], return_inverse=True)
+    events = np.zeros(len(times), dtype=np.int64)
+    np.add.at(events, places, counts[came])
+    at_risk = left[np.searchsorted(watched[order], times, side="left")]
     shares = 1 - np.cumprod(1 - events / at_risk)
     return Delays(tuple(times.tolist()), tuple(shares.tolist()))
 

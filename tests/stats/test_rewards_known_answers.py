@@ -47,6 +47,12 @@ def test_a_small_curve_by_hand() -> None:
     assert maturity(Delays((), ()), 0, 5) == 1.0
 
 
+def test_items_that_are_alike_may_be_counted() -> None:
+    watched, came = np.array([3.0, 1.0, 2.0, 2.0, 4.0]), np.array([True, False, True, False, True])
+    counts = np.array([2, 1, 4, 3, 2])
+    assert kaplan_meier(watched, came, counts) == kaplan_meier(np.repeat(watched, counts), np.repeat(came, counts))
+
+
 def test_pooling_adjacent_violators() -> None:
     assert pool_adjacent_violators([0, 1, 0, 1, 1, 0]) == pytest.approx([0, 0.5, 0.5, 2 / 3, 2 / 3, 2 / 3])
     assert pool_adjacent_violators([1, 0], [3, 1]) == pytest.approx([0.75, 0.75])

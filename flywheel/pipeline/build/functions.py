@@ -13,6 +13,7 @@ from flywheel.config import Config
 from flywheel.extensions import Signal, load_extension, load_extensions
 from flywheel.funnel import Funnel
 from flywheel.pipeline.build.registry import Frames
+from flywheel.stages.common.pieces import Pieces
 from flywheel.stages.conversations.episodes import build_episodes
 from flywheel.stages.conversations.link import build_links
 from flywheel.stages.conversations.policies import acts, build_policies
@@ -22,7 +23,7 @@ from flywheel.stages.datasets.groups import build_groups
 from flywheel.stages.datasets.pairs import build_pairs
 from flywheel.stages.datasets.pairs.believed import Shown
 from flywheel.stages.datasets.replay.build import build_fixtures
-from flywheel.stages.labelling.build import build_reliability
+from flywheel.stages.labelling.build import learned, shown_in
 from flywheel.stages.signals.build import build_rewards, compare_attempts, looks_at_tasks
 from flywheel.stages.signals.cohorts import by_account, of_established, without_strangers
 from flywheel.stages.signals.corrections import build_corrections
@@ -52,11 +53,11 @@ def episodes(frames: Frames, config: Config, funnel: Funnel, project: Path) -> F
     return {"episodes": episodes, "steps": steps}
 
 
-def tasks(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
+def tasks(pieces: Pieces, config: Config, funnel: Funnel, project: Path) -> Frames:
     """Which episodes are attempts at the same task."""
     name = config.episodes.embedding
-    embed = load_extension("embeddings", name, search=project) if name else None
-    return {"tasks": build_tasks(frames["episodes"], frames["previous tasks"], config.episodes, funnel, embed)}
+    build_tasks(pieces, config.episodes, funnel, load_extension("embeddings", name, search=project) if name else None)
+    return {}
 
 
 def opinions(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
@@ -83,11 +84,11 @@ def _signals(config: Config, project: Path) -> dict[str, Signal]:
     return load_extensions("rewards", names, search=project)
 
 
-def reliability(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
+def reliability(pieces: Pieces, config: Config, funnel: Funnel, project: Path) -> Frames:
     """How far each signal can be trusted."""
     del project
-    table = build_reliability(frames["episodes"], frames["rewards"], config.rewards, config.build.cutoff, funnel)
-    return {"reliability": table}
+    shown = list(pieces.each(shown_in, [(piece, config.rewards) for piece in pieces.pieces]))
+    return {"reliability": learned(shown, config.rewards, config.build.cutoff, funnel)}
 
 
 def labels(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:

@@ -57,7 +57,7 @@ def _exchanged(stage: Stage, store: Store, partitions: Sequence[int]) -> dict[st
     """
     if stage.by != "task" or not partitions:
         return {}
-    home = _partition_of("task_id", store.partitions)
+    home = partition_of("task_id", store.partitions)
     tasks = store.table("tasks", "tasks").filter(home.is_in(partitions))
     exchanged: dict[str, dict[int, pl.DataFrame]] = {}
     for table in stage.needs:
@@ -122,7 +122,7 @@ def _apart(
         if "task_id" not in rows.columns:
             of_episodes = frames["episodes"].select("episode_id", "task_id")
             tasks = rows.join(of_episodes, on="episode_id", how="inner", maintain_order="left")
-        homes = tasks.select(_partition_of("task_id", store.partitions)).to_series()
+        homes = tasks.select(partition_of("task_id", store.partitions)).to_series()
     for number in range(store.partitions):
         yield number, rows.filter(homes == number)
 
@@ -160,7 +160,7 @@ def _homes(frame: pl.DataFrame, episodes: pl.DataFrame | None, stage: Stage, num
     return ids.str.slice(4, 4).str.to_integer(base=16) % number
 
 
-def _partition_of(column: str, partitions: int) -> pl.Expr:
+def partition_of(column: str, partitions: int) -> pl.Expr:
     """Return the partition of rows keyed by an id in hex: the first four digits modulo the number of partitions."""
     return pl.col(column).str.slice(0, 4).str.to_integer(base=16) % partitions
 
@@ -177,7 +177,7 @@ def _load(
         snapshot = store.current(stage_of(table))
         parts = snapshot.parts if snapshot else ()
         if snapshot is not None and stage.by != "all" and made_by(table) != "all":
-            _refuse_other_partitions(store, snapshot)
+            refuse_other_partitions(store, snapshot)
         if table == "events":
             events = _events(stage, store, parts, config.build.cutoff, partition).collect()
             frames[table] = events if stage.by == "all" else follow_threads(part_unnamed(events))
@@ -200,7 +200,7 @@ def _load(
     return frames
 
 
-def _refuse_other_partitions(store: Store, needed: Snapshot) -> None:
+def refuse_other_partitions(store: Store, needed: Snapshot) -> None:
     """Refuse to put together partitions of different numbers: some rows would be lost, others met twice.
 
     Raises:
@@ -220,7 +220,7 @@ def _of_tasks(store: Store, table: str, parts: Sequence[Part], partition: int | 
         return store.read([p for p in parts if partition in {None, p.partition}], table)
     if table in RECORDED:
         return follow_tasks(store.read(parts, table), store.table("tasks", "tasks"))
-    here = pl.lit(value=True) if partition is None else _partition_of("task_id", store.partitions) == partition
+    here = pl.lit(value=True) if partition is None else partition_of("task_id", store.partitions) == partition
     return store.read(parts, table).filter(here)
 
 

@@ -23,8 +23,11 @@ from flywheel.funnel import Funnel
 if TYPE_CHECKING:
     import polars as pl
 
+    from flywheel.stages.common.pieces import Pieces
+
 Frames = Mapping[str, "pl.DataFrame"]
 StageFunction = Callable[[Frames, Config, Funnel, Path], Frames]
+PiecesFunction = Callable[["Pieces", Config, Funnel, Path], Frames]
 _FUNCTIONS = "flywheel.pipeline.build.functions"
 
 
@@ -43,10 +46,16 @@ class Stage:
     version: int = 1
     brings: tuple[str, ...] = ()  # stages that run before it where a selection or a pipeline leaves them out
     remembers: tuple[str, ...] = ()  # tables of its own that it gets as the last build left them
+    pieced: bool = False  # it reads everything in pieces, and is given these instead of tables
 
     def function(self) -> StageFunction:
         """Return the stage's function; its module, and with it polars and every stage, is imported now."""
         function: StageFunction = getattr(importlib.import_module(_FUNCTIONS), self.run)
+        return function
+
+    def in_pieces(self) -> PiecesFunction:
+        """Return the function of a stage that reads everything in pieces."""
+        function: PiecesFunction = getattr(importlib.import_module(_FUNCTIONS), self.run)
         return function
 
     def extension_versions(self, config: Config) -> dict[str, str]:
@@ -96,7 +105,7 @@ STAGES: tuple[Stage, ...] = (
           lambda c: {"build": _built(c), "episodes": c.episodes.model_dump(), "trust": _trust(c, "policies")},
           version=15),
     Stage("tasks", ("episodes",), ("tasks",), "all", "tasks", lambda c: {"episodes": c.episodes.model_dump()},
-          columns={"episodes": TASK_COLUMNS}, remembers=("tasks",), version=4),
+          columns={"episodes": TASK_COLUMNS}, remembers=("tasks",), pieced=True, version=5),
     Stage("opinions", ("events", "links", "episodes", "steps"), ("opinions", "corrections"), "conversation", "opinions",
           lambda c: {"build": _built(c), "rewards": c.rewards.model_dump(include=_FINDING),
                      "trust": _trust(c, "outcomes", "audits", "feedback")},
@@ -105,9 +114,10 @@ STAGES: tuple[Stage, ...] = (
           lambda c: {"rewards": c.rewards.model_dump(include=_FINDING),
                      "trust": _trust(c, "new_account", "established", "burst_h")},
           lambda c: ("rewards", c.rewards.signals), columns=_ACCOUNTS, version=5),
-    Stage("reliability", ("episodes", "rewards"), ("reliability",), "all", "reliability",
+    Stage("reliability", ("tasks", "episodes", "rewards"), ("reliability",), "all", "reliability",
           lambda c: {"build": _built(c), "rewards": c.rewards.model_dump(include=_LEARNED)},
-          columns={"episodes": LABEL_COLUMNS, "rewards": VOTE_COLUMNS}, version=4),
+          columns={"tasks": ("episode_id", "task_id"), "episodes": LABEL_COLUMNS, "rewards": VOTE_COLUMNS},
+          pieced=True, version=5),
     Stage("labels", ("tasks", "episodes", "steps", "rewards", "reliability"), ("labels", "evidence"), "task", "labels",
           lambda c: {"rewards": c.rewards.model_dump(exclude={*_FINDING, *_LEARNED, *_CREDITED} - {"scope"})},
           version=5),
@@ -153,6 +163,11 @@ def stage_of(table: str) -> str:
     if table in {"events", "quarantine"}:
         return "ingest"
     return next(s.name for s in STAGES if table in s.makes)
+
+
+def stage_named(name: str) -> Stage:
+    """Return the stage of a name."""
+    return next(stage for stage in STAGES if stage.name == name)
 
 
 def stages_for(table: str) -> list[Stage]:

@@ -8,14 +8,13 @@ shared folder another node may see a commit late.
 from __future__ import annotations
 
 import os
-import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from flywheel.config import Config
 from flywheel.errors import StoreError
@@ -24,8 +23,10 @@ from flywheel.io.places import Folder
 from flywheel.io.processes import Processes
 from flywheel.io.safe_path import can_start_safely
 from flywheel.pipeline.build.partition import SLICE, TOGETHER, Done, make_partitions
-from flywheel.pipeline.build.registry import STAGES, Stage, stage_of
-from flywheel.pipeline.cluster import cluster_of
+from flywheel.pipeline.build.pieces import make_in_pieces
+from flywheel.pipeline.build.registry import Stage, stage_named, stage_of
+from flywheel.pipeline.cluster import cluster_of, store_at
+from flywheel.stages.common.pieces import Piece
 from flywheel.store import Store
 
 _WORTH = 150_000  # rows of a stage's largest table; below this, starting processes takes longer than the work
@@ -64,6 +65,9 @@ class Workers:
             StoreError: a process died.
             ClusterError: the cluster cannot be reached, or lost a task.
         """
+        if stage.pieced:
+            yield self._in_pieces(stage)
+            return
         count = self._store.partitions if stage.by != "all" else 1
         workers = min(self._workers(stage), count)
         if workers < 2 and (self._cluster is None or stage.by == "all"):  # noqa: PLR2004
@@ -71,16 +75,42 @@ class Workers:
             for numbers in [[None]] if whole else self._groups(stage, count, 1):
                 yield from make_partitions(stage, self._store, self._config, self._project, numbers)
             return
+        jobs = [(stage.name, group) for group in self._groups(stage, count, self._size(workers))]
+        yield from chain.from_iterable(self._elsewhere(stage, workers, _made, jobs))
+
+    def _in_pieces(self, stage: Stage) -> Done:
+        """Return the output of a stage over everything that reads it in pieces."""
+        count = self._store.partitions
+        workers = min(self._workers(stage), count)
+        if workers < 2 and self._cluster is None:  # noqa: PLR2004
+            pieces: Sequence[Piece] = [None] if self._rows(stage) <= SLICE else self._groups(stage, count, 1)
+            return make_in_pieces(stage, self._store, self._config, self._project, pieces, self._here)
+
+        def run(work: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+            return self._elsewhere(stage, workers, _called, [(work, call) for call in calls])
+
+        pieces = self._groups(stage, count, self._size(workers))
+        return make_in_pieces(stage, self._store, self._config, self._project, pieces, run)
+
+    def _here(self, work: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+        return (work(self._store, *call) for call in calls)
+
+    def _elsewhere(
+        self, stage: Stage, workers: int, work: Callable[..., Any], jobs: Iterable[tuple[Any, ...]]
+    ) -> Iterator[Any]:
+        """Yield what other processes make of jobs, in order; they read the snapshots that are current here."""
         try:
             current = {name: (self._store.numbers(name) or [0])[-1] for name in self._store.stages()}
-            pool = self._started(workers)
-            groups = self._groups(stage, count, pool.size if isinstance(pool, ClusterTasks) else workers)
-            yield from chain.from_iterable(pool.map(_work, [(stage.name, group, current) for group in groups]))
+            yield from self._started(workers).map(_work, [(work, job, current) for job in jobs])
         except BrokenProcessPool:
             raise StoreError(
                 f"a process that built `{stage.name}` died",
                 hint="it was killed, perhaps for lack of memory; set build.workers to a smaller number",
             ) from None
+
+    def _size(self, workers: int) -> int:
+        pool = self._started(workers)
+        return pool.size if isinstance(pool, ClusterTasks) else workers
 
     def _groups(self, stage: Stage, count: int, workers: int) -> list[Sequence[int]]:
         """Return the partitions in the groups that are made one after the other by one worker.
@@ -89,7 +119,7 @@ class Workers:
         many as memory holds are made of one reading, and no worker is without.
         """
         size = 1
-        if stage.by == "task":
+        if stage.by == "task" or stage.pieced:
             size = max(1, min(-(-count // max(workers, 1)), TOGETHER * count // max(self._rows(stage), 1)))
         return [range(first, min(first + size, count)) for first in range(0, count, size)]
 
@@ -121,18 +151,20 @@ def _begin(place: Folder, config: Config, project: Path) -> None:
         StoreError: it does not see the store.
     """
     global _prepared  # noqa: PLW0603 - a pool's process has no other place to keep something
-    if not place.shared and not place.root.is_dir():
-        raise StoreError(
-            f"`{place.root}` is not there on the node {socket.gethostname()}",
-            hint="the store's folder has to be shared with all nodes, at the same path",
-        )
-    _prepared = Store(place), config, project
+    _prepared = store_at(place), config, project
 
 
-def _work(job: tuple[str, Sequence[int], Mapping[str, int]]) -> list[Done]:
+def _work(job: tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, int]]) -> Any:
     if _prepared is None:
         raise RuntimeError("the worker was not prepared")
-    name, numbers, current = job
+    work, arguments, current = job
     _prepared[0].hold(current)
-    stage = next(stage for stage in STAGES if stage.name == name)
-    return list(make_partitions(stage, *_prepared, numbers))
+    return work(_prepared, *arguments)
+
+
+def _made(prepared: tuple[Store, Config, Path], stage: str, numbers: Sequence[int]) -> list[Done]:
+    return list(make_partitions(stage_named(stage), *prepared, numbers))
+
+
+def _called(prepared: tuple[Store, Config, Path], work: Callable[..., Any], call: tuple[Any, ...]) -> Any:
+    return work(prepared[0], *call)

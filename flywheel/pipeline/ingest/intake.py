@@ -9,25 +9,43 @@ from collections.abc import Collection, Sequence
 
 import polars as pl
 
+from flywheel.io.places import Folder
+from flywheel.pipeline.cluster import store_at
 from flywheel.pipeline.ingest.counts import Counts
 from flywheel.pipeline.ingest.verdicts import MEMBER
 from flywheel.stages.ingest.batches import Batch
 from flywheel.stages.ingest.dedup import Ids, dedup
 from flywheel.stages.ingest.forgotten import Forgotten
+from flywheel.stages.ingest.workers import Crew
 from flywheel.store import Part, Snapshot, Store
 
 FORGOTTEN = "forgotten"  # in the snapshot: hashes of whom and what ingest refuses
 _FLUSH_BYTES = 128_000_000
 _SMALL_ROWS, _MANY_PARTS = 20_000, 32
 
+_seen: dict[str, Store] = {}  # of a process that looks up: a store checks the hash of each part once
+
 
 class Intake:
-    """Collects deduplicated rows and writes them as parts when enough have come."""
+    """Collects deduplicated rows and writes them as parts when enough have come.
+
+    Args:
+        store: of the tables.
+        before: the last snapshot.
+        crew: who looks up what is stored.
+        replaces: files whose events are replaced.
+        forgotten: marks of users.
+    """
 
     def __init__(
-        self, store: Store, before: Snapshot | None, replaces: Collection[str] = (), forgotten: Collection[str] = ()
+        self,
+        store: Store,
+        before: Snapshot | None,
+        crew: Crew,
+        replaces: Collection[str] = (),
+        forgotten: Collection[str] = (),
     ) -> None:
-        self._store = store
+        self._store, self._crew = store, crew
         self._before = before
         self._seen: dict[int, Ids] = {}  # of this run, by partition
         self._waiting: dict[int, list[pl.DataFrame]] = {}  # for a look at what is stored
@@ -77,22 +95,30 @@ class Intake:
 
     def settle(self, result: Counts) -> None:
         """Leave out what is stored, by partition, and count."""
-        fresh = [self._fresh(number, pl.concat(frames)) for number, frames in sorted(self._waiting.items())]
+        waiting = {number: pl.concat(frames) for number, frames in sorted(self._waiting.items())}
+        asked = [(self._stored_in(number), rows["event_id"]) for number, rows in waiting.items()]
+        place = self._store.place.resolved()
+        stored = (
+            self._crew.each(_stored_there, [(place, *call) for call in asked])
+            if self._crew.others and any(parts for parts, _ in asked)
+            else (stored_among(self._store, *call) for call in asked)
+        )
+        fresh = [
+            rows.filter(~pl.col("event_id").is_in(known.implode()))
+            for rows, known in zip(waiting.values(), stored, strict=True)
+        ]
         events = sum(rows.height for rows in fresh)
         kept = self._offered if events == self._offered_events else _records(pl.concat(fresh))
         result.kept += kept
         result.duplicate += self._offered - kept
         result.events += events
-        for number, rows in zip(sorted(self._waiting), fresh, strict=True):
+        for number, rows in zip(waiting, fresh, strict=True):
             self._settled.setdefault(number, []).append(rows)
         self._waiting, self._offered, self._offered_events = {}, 0, 0
 
-    def _fresh(self, partition: int, events: pl.DataFrame) -> pl.DataFrame:
-        """Return the events that are not stored; stored ids pass by as a stream, none is kept."""
-        parts = [part for part in self._kept if (part.table, part.partition) == ("events", partition)]
-        ids = self._store.read(parts, "events").select("event_id")
-        stored = ids.filter(pl.col("event_id").is_in(events["event_id"].implode())).collect(engine="streaming")
-        return events.filter(~pl.col("event_id").is_in(stored["event_id"].implode()))
+    def _stored_in(self, partition: int) -> list[Part]:
+        """Return the parts with a partition's events."""
+        return [part for part in self._kept if (part.table, part.partition) == ("events", partition)]
 
     def _flush(self) -> None:
         """Write what is settled as parts; they stay invisible until the snapshot names them."""
@@ -128,6 +154,18 @@ class Intake:
         rows = rows.unique(["source_file", "source_line", "reason", "content_hash"], keep="first", maintain_order=True)
         part = self._store.write("quarantine", rows, partition=0)
         self.parts = [p for p in self.parts if p.table != "quarantine"] + ([part] if part is not None else [])
+
+
+def stored_among(store: Store, parts: Sequence[Part], ids: pl.Series) -> pl.Series:
+    """Return which of some events are stored; what is stored passes by as a stream, none of it is kept."""
+    stored = store.read(parts, "events").select("event_id")
+    return stored.filter(pl.col("event_id").is_in(ids.implode())).collect(engine="streaming")["event_id"]
+
+
+def _stored_there(place: Folder, parts: Sequence[Part], ids: pl.Series) -> pl.Series:
+    """Return the same in another process, or on another node."""
+    store = _seen.get(place.shown()) or _seen.setdefault(place.shown(), store_at(place))
+    return stored_among(store, parts, ids)
 
 
 def of_files(names: Collection[str]) -> pl.Expr:

@@ -30,6 +30,7 @@ from flywheel.stages.ingest.batches import BAD_FILE, Batch, Reached
 from flywheel.stages.ingest.discovery import STDIN, Discovery, discovery, is_missing
 from flywheel.stages.ingest.events import UNREADABLE_FILE, ingest
 from flywheel.stages.ingest.sources import SourceState, reading_key, shown_path
+from flywheel.stages.ingest.workers import Crew
 from flywheel.store import Snapshot, Store
 
 if TYPE_CHECKING:
@@ -268,17 +269,27 @@ def _judged(run: _Run) -> tuple[_Reading, Verdicts, dict[str, str]]:
 
 def _read(run: _Run, verdicts: Verdicts) -> _Reading:
     """Read files, without those that are refused."""
-    reading = _Reading(
-        Counts(files=len(run.found.sources)), Intake(run.store, run.before, run.replaces, run.forgotten), Tally(), {}
-    )
-    reading.result.replaced = reading.intake.replaced
     left_out = verdicts.leaves_out() | ({_STDIN_NAME} & verdicts.files.keys())  # which cannot be read again
     files = [file for name, file in run.files.items() if name not in left_out]
-    refused = verdicts.files
+    with Crew(run.cluster) as crew:
+        intake = Intake(run.store, run.before, crew, run.replaces, run.forgotten)
+        reading = _Reading(Counts(files=len(run.found.sources)), intake, Tally(), {})
+        reading.result.replaced = intake.replaced
+        _take_in(run, reading, files, verdicts.files, crew)
+        intake.settle(reading.result)
+    if STDIN in files:
+        reading.result.formats["standard input"] += 1
+    unreadable = sum(why.startswith(UNREADABLE_FILE) for why in reading.tally.whole.values())
+    reading.result.untouched = len(left_out) + unreadable
+    return reading
+
+
+def _take_in(run: _Run, reading: _Reading, files: Sequence[Path], refused: Mapping[str, str], crew: Crew) -> None:
+    """Read files until they end, or Ctrl-C."""
     places = _places(files, run.project)
     batches = ingest(
         files, root=run.project, known=run.known, cfg=run.config, key=run.key, readers=run.readers, refused=refused,
-        cluster=run.cluster,
+        crew=crew,
     )  # fmt: skip
     try:
         run.on_read(ReadSoFar(0, 0, len(files), 0, _end(places)))
@@ -294,13 +305,8 @@ def _read(run: _Run, verdicts: Verdicts) -> _Reading:
             reading.reached = batch.reached
             run.on_read(_far(reading, batch, places))
     except KeyboardInterrupt:
+        crew.dismiss()
         reading.interrupted = True
-    reading.intake.settle(reading.result)
-    if STDIN in files:
-        reading.result.formats["standard input"] += 1
-    unreadable = sum(why.startswith(UNREADABLE_FILE) for why in reading.tally.whole.values())
-    reading.result.untouched = len(left_out) + unreadable
-    return reading
 
 
 def _places(files: Sequence[Path], project: Path) -> dict[str, tuple[int, int]]:

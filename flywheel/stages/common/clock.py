@@ -11,6 +11,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import polars as pl
 
 STRAYS = 0.01  # of all times, and at least one: so many may be strays
@@ -24,6 +26,43 @@ class End(NamedTuple):
     strays: int = 0
 
 
+class Run(NamedTuple):
+    """Times of which each lies within a gap of the next."""
+
+    first: datetime
+    last: datetime
+    number: int
+
+
+def runs_of(times: pl.Series, gap: timedelta = YEAR) -> list[Run]:
+    """Return the runs of some times; nulls count for nothing."""
+    ordered = times.drop_nulls().sort()
+    begins = [0, *(ordered.diff() > gap).arg_true()] if len(ordered) else []
+    ends = [*begins[1:], len(ordered)]
+    return [Run(ordered[begin], ordered[end - 1], end - begin) for begin, end in zip(begins, ends, strict=False)]
+
+
+def end_of_runs(runs: Iterable[Run], gap: timedelta = YEAR) -> End:
+    """Return when a log ends by the runs of its parts, which may overlap.
+
+    Args:
+        runs: with that same gap.
+        gap: in which nothing happened before a stray.
+    """
+    joined: list[Run] = []
+    for run in sorted(runs):
+        if joined and run.first - joined[-1].last <= gap:
+            joined[-1] = Run(joined[-1].first, max(joined[-1].last, run.last), joined[-1].number + run.number)
+        else:
+            joined.append(run)
+    total = sum(run.number for run in joined)
+    most = min(max(1, int(STRAYS * total)), total - 1)
+    end, strays = End(joined[-1].last if joined else None), 0
+    while len(joined) > 1 and (strays := strays + joined.pop().number) <= most:
+        end = End(joined[-1].last, strays)
+    return end
+
+
 def end_of(times: pl.Series, gap: timedelta = YEAR) -> End:
     """Return when a log ends.
 
@@ -31,11 +70,4 @@ def end_of(times: pl.Series, gap: timedelta = YEAR) -> End:
         times: of everything; nulls count for nothing.
         gap: in which nothing happened before a stray.
     """
-    ordered = times.drop_nulls().sort()
-    most = min(max(1, int(STRAYS * len(ordered))), len(ordered) - 1)
-    for strays in range(most, 0, -1):
-        stray, before = ordered[-strays], ordered[-strays - 1]
-        if stray - before > gap:
-            return End(before, strays)
-    newest = ordered.max()
-    return End(newest if isinstance(newest, datetime) else None)
+    return end_of_runs(runs_of(times, gap), gap)

@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from flywheel.config import IngestConfig
 from flywheel.extensions import Reader
-from flywheel.io.cluster import Cluster
 from flywheel.io.files import hash_text
 from flywheel.stages.ingest.batches import Batch, Block, BlockBuilder
 from flywheel.stages.ingest.discovery import STDIN
@@ -20,7 +20,7 @@ from flywheel.stages.ingest.files import FileReading, filled
 from flywheel.stages.ingest.framed import Bad
 from flywheel.stages.ingest.opening import Content, Stream
 from flywheel.stages.ingest.sources import UNKNOWN, Known, SourceState, Start, shown_path, start_of
-from flywheel.stages.ingest.workers import batches_of
+from flywheel.stages.ingest.workers import Crew, batches_of
 
 UNREADABLE_FILE = "unreadable_file"  # the reason of a file that cannot be opened
 
@@ -34,7 +34,7 @@ def ingest(  # noqa: PLR0913 - what is read, and how
     key: bytes,
     readers: Mapping[str, Reader],
     refused: Mapping[str, str] | None = None,
-    cluster: Cluster | None = None,
+    crew: Crew | None = None,
 ) -> Iterator[Batch]:
     """Yield the events of files in batches; the one that holds a file's last records carries its state.
 
@@ -49,7 +49,7 @@ def ingest(  # noqa: PLR0913 - what is read, and how
         key: the project's redaction key.
         readers: candidates by name.
         refused: why nothing of a file, or of an archive's member, is to be stored, by its recorded name.
-        cluster: where others than this process work; None: processes of this machine.
+        crew: who works, as long as the caller wants; None: processes of this machine, until the last batch.
 
     Raises:
         ConfigError: the redaction is misconfigured.
@@ -57,7 +57,9 @@ def ingest(  # noqa: PLR0913 - what is read, and how
     """
     total = sum(file.stat().st_size for file in files if file != STDIN and file.exists())
     blocks = _blocks(files, Known(known.values(), root), root, cfg, readers, refused or {})
-    return batches_of(blocks, None if STDIN in files else total, cfg, key, readers, cluster)
+    with ExitStack() as own:
+        crew = crew or own.enter_context(Crew())
+        yield from batches_of(blocks, None if STDIN in files else total, cfg, key, readers, crew)
 
 
 def _blocks(

@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import pickle
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain, islice
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from flywheel.config import IngestConfig
 from flywheel.errors import IngestError
@@ -108,13 +110,74 @@ def _take(
             counts.ignored["nothing of an agent in it"] += 1
 
 
+class Crew:
+    """The processes, or the cluster, that work on blocks; whoever takes the batches in may give them other work too.
+
+    Args:
+        cluster: where others than this process work; None: processes of this machine.
+    """
+
+    def __init__(self, cluster: Cluster | None = None) -> None:
+        self.cluster = cluster
+        self._pool: Executor | None = None
+
+    def __enter__(self) -> Self:
+        """Return it; no process has started yet."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+        """Send them away; after an error, without finishing what waits."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=kind is not None)
+
+    def start(self, others: int, given: bytes) -> tuple[Executor, int]:
+        """Have so many processes work, or the cluster; return these, and how many they are."""
+        if self.cluster is None:
+            self._pool = Processes(others, _begin, given)
+            return self._pool, others
+        self._pool = tasks = ClusterTasks(self.cluster, _begin, given)
+        return tasks, tasks.size
+
+    def dismiss(self) -> None:
+        """Send them away at once, without finishing what waits; from now on others' work is done here."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = None
+
+    @property
+    def others(self) -> bool:
+        """Whether others than this process work."""
+        return self._pool is not None
+
+    def each(self, work: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+        """Yield what a function of a module returns elsewhere for each call, in order.
+
+        Raises:
+            IngestError: a process died.
+        """
+        if self._pool is not None:
+            with _telling():
+                futures = [self._pool.submit(work, *call) for call in calls]
+                yield from (future.result() for future in futures)
+
+
+@contextmanager
+def _telling() -> Iterator[None]:
+    """Tell of a process that died."""
+    try:
+        yield
+    except BrokenProcessPool:
+        hint = "it was killed, perhaps for lack of memory; set ingest.workers to a smaller number"
+        raise IngestError("a process that reads logs died", hint=hint) from None
+
+
 def batches_of(
     blocks: Iterable[Block],
     total_bytes: int | None,
     cfg: IngestConfig,
     key: bytes,
     readers: Mapping[str, Reader],
-    cluster: Cluster | None,
+    crew: Crew,
 ) -> Iterator[Batch]:
     """Yield the batch of each block, in order; of an unknown number of bytes, more than a block are taken for many."""
     if total_bytes is None:
@@ -122,19 +185,14 @@ def batches_of(
         first = list(islice(blocks, 2))
         total_bytes, blocks = _WORTH_BYTES * (len(first) - 1), chain(first, blocks)
     workers = cfg.workers or (min(os.cpu_count() or 1, _MOST) if total_bytes >= _WORTH_BYTES else 1)
-    several = cluster is not None or (workers > 1 and can_start_safely())
+    several = crew.cluster is not None or (workers > 1 and can_start_safely())
     pickled = _pickled(cfg, key, readers) if several else None
     if pickled is None:
         worker = Worker(cfg, key, readers)
         for block in blocks:
             yield replace(worker.work(block.segments), states=tuple(block.states), reached=block.reached)
         return
-    if cluster is not None:
-        with ClusterTasks(cluster, _begin, pickled) as tasks:
-            yield from _in_order(tasks, Worker(cfg, key, readers), blocks, tasks.size)
-        return
-    with Processes(workers - 1, _begin, pickled) as pool:
-        yield from _in_order(pool, Worker(cfg, key, readers), blocks, workers - 1)
+    yield from _in_order(crew, *crew.start(workers - 1, pickled), Worker(cfg, key, readers), blocks)
 
 
 def _pickled(cfg: IngestConfig, key: bytes, readers: Mapping[str, Reader]) -> bytes | None:
@@ -145,7 +203,7 @@ def _pickled(cfg: IngestConfig, key: bytes, readers: Mapping[str, Reader]) -> by
         return None
 
 
-def _in_order(pool: Executor, here: Worker, blocks: Iterable[Block], others: int) -> Iterator[Batch]:
+def _in_order(crew: Crew, pool: Executor, others: int, here: Worker, blocks: Iterable[Block]) -> Iterator[Batch]:
     """Give the others what keeps them busy, and work on the rest here; on everything while they start.
 
     So the first batches come at once, whatever starting takes.
@@ -153,20 +211,19 @@ def _in_order(pool: Executor, here: Worker, blocks: Iterable[Block], others: int
     waiting: deque[tuple[Block, Future[Batch]]] = deque()
     started = [pool.submit(_is_prepared) for _ in range(others)]
     try:
-        for block in blocks:
-            ready = sum(one.done() for one in started)
-            busy = sum(not future.done() for _, future in waiting)
-            elsewhere = busy < ready * _AHEAD
-            waiting.append((block, pool.submit(_work, block.segments) if elsewhere else _here(here, block.segments)))
-            while waiting and (waiting[0][1].done() or len(waiting) > _MOST_WAITING + others):
+        with _telling():
+            for block in blocks:
+                ready = sum(one.done() for one in started)
+                busy = sum(not future.done() for _, future in waiting)
+                elsewhere = busy < ready * _AHEAD
+                work = pool.submit(_work, block.segments) if elsewhere else _here(here, block.segments)
+                waiting.append((block, work))
+                while waiting and (waiting[0][1].done() or len(waiting) > _MOST_WAITING + others):
+                    yield _next(waiting)
+            while waiting:
                 yield _next(waiting)
-        while waiting:
-            yield _next(waiting)
-    except BrokenProcessPool:
-        hint = "it was killed, perhaps for lack of memory; set ingest.workers to a smaller number"
-        raise IngestError("a process that reads logs died", hint=hint) from None
     except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
+        crew.dismiss()
         raise
 
 

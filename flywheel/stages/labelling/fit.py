@@ -1,6 +1,6 @@
 """Rates of every signal's votes, by an EM over patterns of votes, anchored on the priors.
 
-In: episodes and their votes. Out: rows of the kinds vote, class and warning.
+In: patterns of votes, of all pieces of the log. Out: rows of the kinds vote, class and warning.
 
 Most signals vote to one side only: a user who does not complain has not voted. So each signal and sign is one voter
 that votes or stays silent, with its own rate of voting after success and after failure; only the ratio of both enters a
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from flywheel.stages.labelling.patterns import (
     ENOUGH_OF_EACH,
     Bools,
     Floats,
+    Observed,
     Patterns,
     Voter,
     patterns_of,
@@ -36,9 +37,6 @@ from flywheel.stages.labelling.posterior import ALL, scope_in
 from flywheel.stages.labelling.priors import Rates, prior_rates
 from flywheel.stages.labelling.verification import AUDITED, NOTHING, UNKNOWN, ClassPrior, class_prior
 from flywheel.stats.label_model import fit_binary
-
-if TYPE_CHECKING:
-    import polars as pl
 
 PRIOR_VOTES = 10.0  # what a prior reliability is worth
 ENOUGH_TOGETHER = 10  # episodes on which two families both voted, for three families
@@ -60,10 +58,10 @@ class _Fit(NamedTuple):
         return [_ratio(Rates(float(a), float(b)), voter.sign) for voter, a, b in rates]
 
 
-def fitted(base: pl.DataFrame, votes: pl.DataFrame, cfg: RewardsConfig) -> Iterator[dict[str, Any]]:
+def fitted(pieces: Sequence[Observed], cfg: RewardsConfig) -> Iterator[dict[str, Any]]:
     """Yield the rates of each vote and P(success): of the whole log, its sources, and scopes that are large enough."""
-    voters = voters_of(votes)
-    patterns = patterns_of(base, votes, voters)
+    voters = voters_of(pieces)
+    patterns = patterns_of(pieces, voters)
     source, problem = _source(patterns, voters, cfg.fit)
     if problem:
         yield {"kind": "warning", "name": "not fitted", "note": f"reliabilities are priors, not measured: {problem}"}

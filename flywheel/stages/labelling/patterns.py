@@ -24,6 +24,7 @@ ENOUGH_GOLD = 30  # known outcomes, ten of each kind at least
 ENOUGH_OF_EACH = 10
 DECIDING = (AUDIT, VERIFIER)
 _MOST_VOTERS = 60  # bits of a pattern
+_VOTER = ["signal", "family", "sign"]
 
 
 class Voter(NamedTuple):
@@ -89,31 +90,54 @@ class Patterns:
         return self.where(np.array([source in {None, s} and scope in {None, c} for s, c in pairs], dtype=bool))
 
 
-def voters_of(votes: pl.DataFrame) -> list[Voter]:
+class Observed(NamedTuple):
+    """What a piece of the log shows of its votes; `voters` are numbers of rows of the first frame."""
+
+    voters: pl.DataFrame  # signal, family, sign, n
+    patterns: pl.DataFrame  # source, scope, voters, gold, n
+    drawn: pl.DataFrame  # an audited episode: episode_id, source, scope, voters, gold, inclusion
+
+
+def observed(base: pl.DataFrame, votes: pl.DataFrame) -> Observed:
+    """Return the patterns of the votes on the episodes of `base`, which has `episode_id`, `source` and `scope`."""
+    clear = _clear(votes).filter(~pl.col("family").is_in(DECIDING))
+    voters = clear.group_by(_VOTER).agg(n=pl.len()).sort(_VOTER)
+    voted = clear.join(voters.with_row_index("voter").drop("n"), on=_VOTER)
+    sampled = votes.filter((pl.col("family") == AUDIT) & pl.col("inclusion").is_not_null())
+    episodes = (
+        base.select("episode_id", "source", "scope")
+        .join(voted.group_by("episode_id").agg(voters=pl.col("voter").unique().sort()), on="episode_id", how="left")
+        .join(_gold(votes), on="episode_id", how="left")
+        .with_columns(pl.col("voters").fill_null([]))
+        .join(sampled.select("episode_id", "inclusion"), on="episode_id", how="left")
+    )
+    drawn = pl.col("inclusion").is_not_null()
+    patterns = episodes.filter(~drawn).group_by("source", "scope", "voters", "gold").agg(n=pl.len())
+    return Observed(voters, patterns, episodes.filter(drawn))
+
+
+def voters_of(pieces: Sequence[Observed]) -> list[Voter]:
     """Return the voters, those with most votes if there are too many."""
-    by = _clear(votes).filter(~pl.col("family").is_in(DECIDING)).group_by("signal", "family", "sign").agg(n=pl.len())
-    most = by.sort("n", "signal", "family", "sign", descending=[True, False, False, False]).head(_MOST_VOTERS)
+    by = pl.concat([piece.voters for piece in pieces]).group_by(_VOTER).agg(pl.col("n").sum())
+    most = by.sort("n", *_VOTER, descending=[True, False, False, False]).head(_MOST_VOTERS)
     return [Voter(*row) for row in most.sort("family", "signal", "sign").select(Voter._fields).iter_rows()]
 
 
-def patterns_of(base: pl.DataFrame, votes: pl.DataFrame, voters: Sequence[Voter]) -> Patterns:
-    """Return the patterns of the votes on the episodes of `base`, which has `episode_id`, `source` and `scope`."""
+def patterns_of(pieces: Sequence[Observed], voters: Sequence[Voter]) -> Patterns:
+    """Return the patterns of the votes of all pieces."""
     names = pl.DataFrame(
         [(*voter, 1 << bit) for bit, voter in enumerate(voters)],
         schema={"signal": pl.String, "family": pl.String, "sign": pl.Int64, "bit": pl.Int64},
         orient="row",
     )
-    voted = _clear(votes).join(names, on=["signal", "family", "sign"])
-    bits = voted.group_by("episode_id").agg(pl.col("bit").sum())
+    many = pl.concat([_in_bits(piece.patterns, piece.voters, names) for piece in pieces])
+    drawn = _masses(pl.concat([_in_bits(piece.drawn, piece.voters, names) for piece in pieces], rechunk=True))
+    key = ["source", "scope", "bit", "gold", "drawn"]
     grouped = (
-        base.select("episode_id", "source", "scope")
-        .join(bits, on="episode_id", how="left")
-        .join(_gold(votes), on="episode_id", how="left")
-        .join(_masses(votes), on="episode_id", how="left")
-        .with_columns(pl.col("bit").fill_null(0), drawn=pl.col("mass").is_not_null(), mass=pl.col("mass").fill_null(1))
-        .group_by("source", "scope", "bit", "gold", "drawn")
-        .agg(n=pl.col("mass").sum())
-        .sort("source", "scope", "bit", "gold", "drawn", nulls_last=False)
+        pl.concat([table.select(*key, pl.col("n").cast(pl.Float64)) for table in (many, drawn)])
+        .group_by(key)
+        .agg(pl.col("n").sum())
+        .sort(key, nulls_last=False)
     )
     codes = grouped["bit"].to_numpy()
     return Patterns(
@@ -126,22 +150,32 @@ def patterns_of(base: pl.DataFrame, votes: pl.DataFrame, voters: Sequence[Voter]
     )
 
 
+def _in_bits(rows: pl.DataFrame, own: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
+    """Return rows with their voters as bits; `own` are the voters of their piece."""
+    bits = own.with_row_index("voters").join(names, on=_VOTER, how="left").select("voters", "bit")
+    numbered = rows.with_row_index("row")
+    voted = numbered.select("row", "voters").explode("voters").join(bits, on="voters", how="left")
+    summed = voted.group_by("row").agg(pl.col("bit").sum())
+    return numbered.join(summed, on="row", how="left", maintain_order="left").with_columns(
+        pl.col("bit").fill_null(0), drawn=pl.lit("inclusion" in rows.columns)
+    )
+
+
 def _clear(votes: pl.DataFrame) -> pl.DataFrame:
     """Return the votes that are strong enough to learn from, with their sign."""
     sign = pl.when(pl.col("score") > 0).then(1).otherwise(-1).cast(pl.Int64)
     return votes.filter((pl.col("score") * pl.col("weight")).abs() >= LEAST_VOTE).with_columns(sign=sign)
 
 
-def _masses(votes: pl.DataFrame) -> pl.DataFrame:
-    """Return how many episodes each audited one represents; the sum is the number of audited episodes.
+def _masses(sampled: pl.DataFrame) -> pl.DataFrame:
+    """Return audited episodes with how many each represents; the sum is the number of audited episodes.
 
     A sample with many rare patterns must not make them seem frequent. Multiples of 1/1024: such sums are exact, so the
     order of rows cannot matter.
     """
-    sampled = votes.filter((pl.col("family") == AUDIT) & pl.col("inclusion").is_not_null()).sort("episode_id")
     weight = 1 / pl.col("inclusion")
     share = weight / weight.sum() * pl.len()
-    return sampled.select("episode_id", mass=((share * 1024).round() / 1024).clip(1 / 1024))
+    return sampled.sort("episode_id").with_columns(n=((share * 1024).round() / 1024).clip(1 / 1024))
 
 
 def _gold(votes: pl.DataFrame) -> pl.DataFrame:

@@ -9,8 +9,8 @@ rows are selected.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -27,12 +27,35 @@ MOST_LIKED, MOST_DISLIKED = 0.8, 0.5
 FULL_LOG_ODDS = math.log(3.4)  # of a deed that is worth something
 
 
-def user_trust(base: pl.DataFrame, votes: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    """Yield the trust in each account that was checked against outcomes or does the same always; others have 1."""
+class Deeds(NamedTuple):
+    """What the accounts of a piece did, as counts."""
+
+    episodes: pl.DataFrame  # user, n
+    did: pl.DataFrame  # user, family, sign, k: on how many of them
+    checked: pl.DataFrame  # user, signal, sign, right, total: where an outcome is known
+
+
+def deeds_of(base: pl.DataFrame, votes: pl.DataFrame) -> Deeds:
+    """Return what accounts did after their episodes, and how often known outcomes agree."""
     users = base.filter(pl.col("user").is_not_null()).select("episode_id", "user")
     deeds = votes.filter(pl.col("family").is_in(list(DEEDS)) & (pl.col("score") != 0)).join(users, on="episode_id")
     deeds = deeds.with_columns(sign=pl.when(pl.col("score") > 0).then(1).otherwise(-1))
-    checked, habits = _by_outcomes(deeds, votes), _by_habit(deeds, users)
+    deciding = pl.col("family").is_in([AUDIT, VERIFIER])
+    truth = votes.filter(deciding).sort("episode_id", "family").unique("episode_id", keep="first", maintain_order=True)
+    known = deeds.join(truth.select("episode_id", truth="score"), on="episode_id").filter(pl.col("truth") != 0)
+    right = (pl.col("sign") > 0) == (pl.col("truth") > 0)
+    did = deeds.select("episode_id", "user", "family", "sign").unique()
+    return Deeds(
+        users.group_by("user").agg(n=pl.len()),
+        did.group_by("user", "family", "sign").agg(k=pl.len()),
+        known.group_by("user", "signal", "sign").agg(right=right.sum(), total=pl.len()),
+    )
+
+
+def user_trust(pieces: Sequence[Deeds]) -> Iterator[dict[str, Any]]:
+    """Yield the trust in each account that was checked against outcomes or does the same always; others have 1."""
+    episodes, did, checks = (pl.concat(frames) for frames in zip(*pieces, strict=True))
+    checked, habits = _by_outcomes(checks), _by_habit(did, episodes)
     for user in sorted({*checked, *habits}):
         by_outcomes, n = checked.get(user, (1.0, 0))
         by_habit, seen = habits.get(user, (1.0, 0))
@@ -42,13 +65,9 @@ def user_trust(base: pl.DataFrame, votes: pl.DataFrame) -> Iterator[dict[str, An
         yield {"kind": "user", "name": user, "value": trust, "low": habit, "n": max(n, seen), "note": note}
 
 
-def _by_outcomes(deeds: pl.DataFrame, votes: pl.DataFrame) -> dict[str, tuple[float, int]]:
+def _by_outcomes(checks: pl.DataFrame) -> dict[str, tuple[float, int]]:
     """Return how often known outcomes agree with an account's deeds, relative to the same deeds of all others."""
-    deciding = pl.col("family").is_in([AUDIT, VERIFIER])
-    truth = votes.filter(deciding).sort("episode_id", "family").unique("episode_id", keep="first", maintain_order=True)
-    known = deeds.join(truth.select("episode_id", truth="score"), on="episode_id").filter(pl.col("truth") != 0)
-    right = (pl.col("sign") > 0) == (pl.col("truth") > 0)
-    own = known.group_by("user", "signal", "sign").agg(right=right.sum(), total=pl.len())
+    own = checks.group_by("user", "signal", "sign").agg(pl.col("right", "total").sum())
     everyone = ("right", "total")
     others = [(pl.col(name).sum().over("signal", "sign") - pl.col(name)).alias(f"_{name}") for name in everyone]
     expected = (pl.col("_right") + AGREE) / (pl.col("_total") + AGREE + DISAGREE) * pl.col("total")
@@ -66,17 +85,17 @@ def _by_outcomes(deeds: pl.DataFrame, votes: pl.DataFrame) -> dict[str, tuple[fl
     }
 
 
-def _by_habit(deeds: pl.DataFrame, users: pl.DataFrame) -> dict[str, tuple[float, int]]:
+def _by_habit(did: pl.DataFrame, episodes: pl.DataFrame) -> dict[str, tuple[float, int]]:
     """Return what the deeds of accounts that do the same after nearly every episode can be worth at the most.
 
     With a share s of successes, a deed that follows a share r > s of all episodes follows at least (r - s) / (1 - s) of
     the failures, so its odds ratio is (1 - s) / (r - s) at the most: 1 for a user who adopts everything.
     """
-    episodes = users.group_by("user").agg(n=pl.len()).filter(pl.col("n") >= ENOUGH_EPISODES)
-    did = deeds.select("episode_id", "user", "family", "sign").unique()
-    usual = did.group_by("family", "sign").agg(usual=pl.len() / max(users.height, 1))
-    counts = did.group_by("user", "family", "sign").agg(k=pl.len())
-    rates = counts.join(episodes, on="user").join(usual, on=["family", "sign"])
+    whole = int(episodes["n"].sum())
+    several = episodes.group_by("user").agg(pl.col("n").sum()).filter(pl.col("n") >= ENOUGH_EPISODES)
+    counts = did.group_by("user", "family", "sign").agg(pl.col("k").sum())
+    usual = counts.group_by("family", "sign").agg(usual=pl.col("k").sum() / max(whole, 1))
+    rates = counts.join(several, on="user").join(usual, on=["family", "sign"])
     worth: dict[str, tuple[float, int]] = {}
     for user, sign, k, n, often in rates.select("user", "sign", "k", "n", "usual").iter_rows():
         rate = (k + PSEUDO_EPISODES * often) / (n + PSEUDO_EPISODES)

@@ -8,14 +8,16 @@ log has none, first requests that are near-duplicates (numbers, ids and addresse
 with one set of tools is a task. The split goes by cluster, tools aside, and where configured by user and time as well:
 an episode is trained on if all of them lie on that side, held out if all lie on the other, and neither if they differ.
 So no cluster, user or time is on both sides.
+
+Pieces of the log are read three times: for their requests, for their accounts, and to write the rows. In between, what
+they know is put together: requests to clusters, tasks of accounts to histories.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from typing import NamedTuple
 
+import numpy as np
 import polars as pl
 
 from flywheel.config import EpisodesConfig
@@ -24,52 +26,134 @@ from flywheel.extensions import Embedding
 from flywheel.funnel import Funnel
 from flywheel.records import Split, Task, content_id
 from flywheel.stages.common.canonical import STATE_TASK_HEX, in_holdout
-from flywheel.stages.tasks.accounts import with_history
-from flywheel.stages.tasks.clusters import cluster_ids
+from flywheel.stages.common.pieces import Piece, Pieces, Reading
+from flywheel.stages.tasks.accounts import Accounts, Histories, accounts_of, histories, with_history
+from flywheel.stages.tasks.clusters import named_clusters
 from flywheel.stages.tasks.embedding import close
-from flywheel.stages.tasks.minhash import alike, candidates, files_in, masked_words, shingles, signatures
+from flywheel.stages.tasks.minhash import masked_words
+from flywheel.stages.tasks.requests import (
+    UNNAMED,
+    Ints,
+    Requests,
+    compared,
+    compared_texts,
+    pairs_in,
+    parts_of,
+    requests_in,
+    together,
+)
 
-_NEVER = datetime.max.replace(tzinfo=UTC)
+_OF_KIND = ["request_id", "tool_signature"]
 
 
-def build_tasks(
-    episodes: pl.DataFrame,
-    previous: pl.DataFrame,
-    cfg: EpisodesConfig,
-    funnel: Funnel,
-    embed: Embedding | None = None,
-) -> pl.DataFrame:
-    """Return the table `tasks`.
+class Written(NamedTuple):
+    """What is counted of the rows of a piece, and the named tasks with their texts."""
+
+    counts: dict[str, int]
+    texts: pl.DataFrame
+
+
+def build_tasks(pieces: Pieces, cfg: EpisodesConfig, funnel: Funnel, embed: Embedding | None = None) -> None:
+    """Write the table `tasks`.
 
     Args:
-        episodes: episode_id, task_id, task_rule, request, tool_signature, user, source_format and started of all
-            episodes.
-        previous: the table as the last build left it, or no rows: a request keeps the cluster that it had.
+        pieces: episodes with episode_id, task_id, task_rule, request, tool_signature, user, source_format and started;
+            and "previous tasks", the table as the last build left it, or no rows: a request keeps the cluster that it
+            had.
         cfg: the section [episodes].
         funnel: counts episodes.
-        embed: the plugin that `episodes.embedding` names, if any.
+        embed: the plugin that `episodes.embedding` names, if any; it is given all texts at once.
     """
-    funnel.considered += episodes.height
-    funnel.kept += episodes.height
-    named = pl.col("task_rule") == "task_key"
-    clusters = _clusters(episodes.filter(~named), previous, cfg, embed)
-    clustered = episodes.rename({"task_id": "request_id"}).with_columns(
-        cluster_id=pl.col("request_id").replace_strict(clusters, default=pl.col("request_id"), return_dtype=pl.String)
+    with_texts = embed is not None or len(pieces.pieces) == 1
+    requests = together(pieces.each(requests_in, [(piece, with_texts) for piece in pieces.pieces]))
+    funnel.considered = funnel.kept = requests.episodes
+    known = pieces.scan("previous tasks").select("request_id", former="cluster_id").unique("request_id").collect()
+    clusters = _clusters(requests, known, _edges(requests.documents, pieces, cfg, embed), cfg)
+    attempts = _tasks(clusters, requests.kinds)
+    calls = [(piece, attempts.filter(pieces.lies_in("task_id", piece))) for piece in pieces.pieces]
+    accounts = list(pieces.each(_accounts, calls))
+    told = histories(accounts)
+    written = list(
+        pieces.write("tasks", _rows, [(*call, told.of(own), cfg) for call, own in zip(calls, accounts, strict=True)])
     )
-    rows = clustered.with_columns(
-        task_id=pl.when(named).then("request_id").otherwise(_task_of_cluster(clustered)),
-        text_id=pl.when(named).then(_text_ids(clustered)).otherwise("cluster_id"),
-        split=pl.Series(_splits(clustered, cfg), dtype=pl.String),
+    for piece in written:
+        for name, count in piece.counts.items():
+            funnel.note(name, count)
+    funnel.note("clusters of requests", clusters["cluster_id"].n_unique())
+    funnel.note("requests", clusters.height)
+    shared = pl.concat([piece.texts for piece in written]).group_by("text_id").len().drop_nulls()
+    funnel.note("named tasks whose requests are alike", int(shared.filter(pl.col("len") > 1)["len"].sum()))
+
+
+def _edges(documents: pl.DataFrame, pieces: Pieces, cfg: EpisodesConfig, embed: Embedding | None) -> Ints:
+    """Return (later, earlier) places of documents that are alike."""
+    pairs = pairs_in(documents)
+    if documents["text"].null_count():
+        calls = ((some,) for some in parts_of(pairs, documents))
+        verdicts = [verdict for some in pieces.each(compared, calls) for verdict in some]
+    else:
+        verdicts = list(compared_texts(pairs, documents["text"]))
+    edges: Ints = pairs[np.array(verdicts, dtype=bool)]
+    if embed is None or documents.is_empty():
+        return edges
+    near = np.array([*close(documents["text"].to_list(), embed, cfg.min_cosine)], dtype=np.int64).reshape(-1, 2)
+    about = documents["about"].rank("dense").to_numpy()
+    return np.concatenate([edges, near[about[near[:, 0]] == about[near[:, 1]]]])
+
+
+def _clusters(requests: Requests, known: pl.DataFrame, edges: Ints, cfg: EpisodesConfig) -> pl.DataFrame:
+    """Return the cluster id of each request id."""
+    names = requests.documents["document"]
+    before = requests.requests.join(known, on="request_id").select("document", "former").unique()
+    found = named_clusters(names, edges, before, lambda name: in_holdout(name, cfg.holdout_share))
+    return requests.requests.select("request_id", cluster_id=pl.col("document").replace_strict(names, found))
+
+
+def _tasks(clusters: pl.DataFrame, kinds: pl.DataFrame) -> pl.DataFrame:
+    """Return request_id, tool_signature, cluster_id and task_id of each kind of request."""
+    asked = kinds.join(clusters, on="request_id").sort(_OF_KIND)
+    ids = [content_id("cluster", *row) for row in asked.select("cluster_id", "tool_signature").iter_rows()]
+    return asked.with_columns(task_id=pl.Series(ids, dtype=pl.String))
+
+
+def _attempts(reading: Reading, piece: Piece, tasks: pl.DataFrame) -> pl.LazyFrame:
+    """Return the episodes that are attempts at a piece's tasks, with request, cluster and task.
+
+    Args:
+        reading: the episodes.
+        piece: whose tasks.
+        tasks: of the requests whose task no log names.
+    """
+    joined = reading.scan("episodes").rename({"task_id": "request_id"})
+    joined = joined.join(tasks.lazy(), on=_OF_KIND, how="left", nulls_equal=True)
+    ours = pl.when(UNNAMED).then(pl.col("cluster_id").is_not_null()).otherwise(reading.lies_in("request_id", piece))
+    return joined.filter(ours).with_columns(
+        cluster_id=pl.col("cluster_id").fill_null(pl.col("request_id")),
+        task_id=pl.when(UNNAMED).then("task_id").otherwise("request_id"),
+        request=pl.when(~UNNAMED).then("request"),  # of the others all is known
     )
-    rows = with_history(_with_former(rows, previous))
-    funnel.note("tasks", rows["task_id"].n_unique())
-    funnel.note("clusters of requests", len(set(clusters.values())))
-    funnel.note("requests", len(clusters))
-    shared = rows.filter(named).group_by("text_id").agg(pl.col("task_id").n_unique()).drop_nulls()
-    funnel.note("named tasks whose requests are alike", int(shared.filter(pl.col("task_id") > 1)["task_id"].sum()))
-    for side in Split:
-        funnel.note(f"episodes {side.value}", rows.filter(pl.col("split") == side.value).height)
-    return rows.select(list(polars_schema(Task))).sort("episode_id")
+
+
+def _accounts(reading: Reading, piece: Piece, tasks: pl.DataFrame) -> Accounts:
+    """Return what the accounts of a piece worked on."""
+    columns = ("user", "task_id", "started", "source_format")
+    named = pl.col("user").is_not_null()
+    return accounts_of(_attempts(reading, piece, tasks).filter(named).select(columns).collect())
+
+
+def _rows(
+    reading: Reading, piece: Piece, tasks: pl.DataFrame, told: Histories, cfg: EpisodesConfig
+) -> tuple[pl.DataFrame, Written]:
+    """Return the rows of a piece's tasks, and what is counted."""
+    rows = _attempts(reading, piece, tasks).collect()
+    text_id = pl.when(UNNAMED).then("cluster_id").otherwise(_text_ids(rows))
+    rows = rows.with_columns(text_id=text_id, split=pl.Series(_splits(rows, cfg), dtype=pl.String))
+    former = reading.scan("previous tasks").join(rows.lazy().select("episode_id"), on="episode_id", how="semi")
+    rows = with_history(_with_former(rows, former.collect()), told)
+    texts = rows.filter(~UNNAMED).select("text_id", "task_id").unique()
+    sides = {f"episodes {side.value}": rows.filter(pl.col("split") == side.value).height for side in Split}
+    counts = {"tasks": rows["task_id"].n_unique(), **sides}
+    return rows.select(list(polars_schema(Task))), Written(counts, texts)
 
 
 def _with_former(rows: pl.DataFrame, previous: pl.DataFrame) -> pl.DataFrame:
@@ -82,53 +166,10 @@ def _with_former(rows: pl.DataFrame, previous: pl.DataFrame) -> pl.DataFrame:
 
 
 def _text_ids(rows: pl.DataFrame) -> pl.Series:
-    """Return what each request's text alone would make of it: the id of the cluster that it founds or is equal to."""
-    requests = rows["request"].unique().drop_nulls().to_list()
+    """Return what the text alone of a named task's request would make of it: the id of the cluster that it founds."""
+    requests = rows.filter(~UNNAMED)["request"].unique().drop_nulls().to_list()
     ids = {request: content_id("request", " ".join(masked_words(request))) for request in requests}
     return rows["request"].replace_strict(ids, default=None, return_dtype=pl.String)
-
-
-def _task_of_cluster(clustered: pl.DataFrame) -> pl.Series:
-    kinds = clustered.select("cluster_id", "tool_signature").unique()
-    ids = {row: content_id("cluster", *row) for row in kinds.iter_rows()}
-    pairs = clustered.select("cluster_id", "tool_signature").iter_rows()
-    return pl.Series([ids[pair] for pair in pairs], dtype=pl.String)
-
-
-def _clusters(
-    unnamed: pl.DataFrame, previous: pl.DataFrame, cfg: EpisodesConfig, embed: Embedding | None
-) -> dict[str, str]:
-    """Return the cluster id of each request id."""
-    first = (
-        unnamed.group_by("task_id")
-        .agg(pl.col("request").min(), pl.col("started").min())
-        .sort(pl.col("started").fill_null(_NEVER), "task_id")
-    )
-    known = dict(previous.select("request_id", "cluster_id").unique().iter_rows())
-    texts: dict[str, list[str]] = defaultdict(list)  # equal but for slots: one document
-    for request_id, request in first.select("task_id", "request").iter_rows():
-        texts[" ".join(masked_words(request or request_id))].append(request_id)
-    before = [frozenset(known[r] for r in members if r in known) for members in texts.values()]
-    ids = [content_id("request", text) for text in texts]
-    edges = list(_edges(list(texts)))
-    if embed is not None and texts:
-        edges += close(list(texts), embed, cfg.min_cosine)
-    about = [files_in(text.split()) for text in texts]
-    edges = [(one, other) for one, other in edges if about[one] == about[other]]
-    names = cluster_ids(ids, edges, before, lambda name: in_holdout(name, cfg.holdout_share))
-    return {r: name for members, name in zip(texts.values(), names, strict=True) for r in members}
-
-
-def _edges(documents: Sequence[str]) -> Iterator[tuple[int, int]]:
-    if len(documents) < 2:  # noqa: PLR2004
-        return
-    sets = [shingles(text.split()) for text in documents]
-    seen: set[tuple[int, int]] = set()
-    for later, earlier in candidates(signatures(sets)):
-        if (later, earlier) not in seen:
-            seen.add((later, earlier))
-            if alike(sets[later], sets[earlier]):
-                yield later, earlier
 
 
 def _splits(clustered: pl.DataFrame, cfg: EpisodesConfig) -> list[str]:

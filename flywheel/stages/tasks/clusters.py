@@ -13,6 +13,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
 
 class _Sets:
     """Union-find; the smallest member is the root."""
@@ -65,3 +69,37 @@ def cluster_ids(
         candidates = names[root] or own
         chosen[root] = next((name for name in candidates if held_out(name)), candidates[0])
     return [chosen[sets.root(place)] for place in range(len(requests))]
+
+
+def named_clusters(
+    documents: pl.Series, edges: npt.NDArray[np.int64], before: pl.DataFrame, held_out: Callable[[str], bool]
+) -> pl.Series:
+    """Return the cluster id of each document.
+
+    A document that is like no other, and has at most one name, which no other has, keeps that name or its own; the
+    others, by far fewer, are named together.
+
+    Args:
+        documents: ids, oldest first.
+        edges: (later, earlier) places that are alike.
+        before: (document, former), the cluster ids that each document had at the last build.
+        held_out: whether a cluster with this id is held out.
+    """
+    shared = (pl.len().over("document") > 1) | (pl.len().over("former") > 1)
+    met = before.filter(shared)["document"]
+    linked = pl.Series(np.unique(edges))
+    frame = pl.DataFrame({"document": documents}).with_row_index("place")
+    among = frame.filter(
+        pl.col("place").cast(pl.Int64).is_in(linked.implode()) | pl.col("document").is_in(met.implode())
+    )
+    alone = before.filter(~pl.col("document").is_in(among["document"].implode()))
+    kept = dict(before.join(among, on="document", how="semi").group_by("document").agg("former").iter_rows())
+    places = np.full(len(documents), -1, dtype=np.int64)
+    places[among["place"].to_numpy()] = np.arange(among.height)
+    requests = among["document"].to_list()
+    names = cluster_ids(
+        requests, map(tuple, places[edges].tolist()), [frozenset(kept.get(r, ())) for r in requests], held_out
+    )
+    found = pl.concat([alone, pl.DataFrame({"document": requests, "former": names}, schema=alone.schema)])
+    named = frame.join(found, on="document", how="left", maintain_order="left")
+    return named["former"].fill_null(named["document"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -112,18 +112,30 @@ def _batch_keys(sets: Sequence[NDArray[np.uint64]]) -> NDArray[np.uint64]:
     return keys
 
 
-def candidates(keys: NDArray[np.uint64]) -> Iterator[tuple[int, int]]:
-    """Yield (later, earlier) rows that share a bucket: each with the bucket's first and its last few before it."""
+def candidates(keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return (later, earlier) rows that share a bucket: each with the bucket's first and its last few before it.
+
+    Sorted, each pair once.
+    """
+    rows, place = len(keys), np.arange(len(keys))
+    coded = [np.zeros(0, dtype=np.int64)]  # later * rows + earlier
     for band in range(keys.shape[1]):
         order = np.argsort(keys[:, band], kind="stable")
         column = keys[order, band]
-        ends = np.flatnonzero(np.append(column[1:] != column[:-1], True)) + 1
-        begins = np.append(0, ends[:-1])
-        for begin, end in zip(begins[ends - begins > 1].tolist(), ends[ends - begins > 1].tolist(), strict=True):
-            members = order[begin:end].tolist()
-            for place in range(1, len(members)):
-                for other in {members[0], *members[max(0, place - NEIGHBOURS) : place]}:
-                    yield members[place], other
+        begins = np.maximum.accumulate(np.where(np.append(True, column[1:] != column[:-1])[:rows], place, 0))
+        for lag in range(1, NEIGHBOURS + 1):
+            later = place[place - begins >= lag]
+            coded.append(order[later] * rows + order[later - lag])
+        later = place[place - begins > NEIGHBOURS]
+        coded.append(order[later] * rows + order[begins[later]])
+        coded = [np.unique(np.concatenate(coded))]
+    return np.stack(np.divmod(coded[0], max(rows, 1)), axis=1)
+
+
+def may_be_alike(sizes: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return whether requests with so many shingles can be near-duplicates at all, see `alike`."""
+    less, more = np.minimum(sizes, others), np.maximum(sizes, others)
+    return (less >= np.maximum(ALIKE * more, SAYS_ENOUGH)) & (more - less <= DIFFER_AT_MOST)
 
 
 def alike(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> bool:

@@ -138,6 +138,22 @@ def test_tasks_of_a_cluster_write_the_bytes_of_this_process(
     assert (os.environ["RAY_AUTH_MODE"], os.environ["RAY_USAGE_STATS_ENABLED"]) == ("token", "0")
 
 
+def test_tasks_of_a_cluster_look_up_what_is_stored(logs: Path, tmp_path: Path, ray: StandIn) -> None:
+    answers = []
+    for one in (project(logs, tmp_path / "here"), project(logs, tmp_path / "there", **ON_RAY)):
+        log = one.folder / "logs" / "native.jsonl"
+        lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
+        log.write_text("".join(lines[:200]), encoding="utf-8")
+        one.ingest()
+        before = ray.tasks
+        (one.folder / "logs" / "again.jsonl").write_text("".join(lines[100:]), encoding="utf-8")
+        answer = one.ingest()
+        answers.append((answer.kept, answer.duplicate, answer.events, everything(one.store)))
+    assert answers[0] == answers[1]
+    assert (answer.kept, answer.duplicate) == (100, 100)
+    assert ray.tasks - before > one.store.partitions  # one a partition, besides those that read the file
+
+
 def test_what_goes_wrong_in_a_task_is_told_without_its_text(logs: Path, tmp_path: Path, ray: StandIn) -> None:
     mine = project(logs, tmp_path / "mine", **ON_RAY, rewards={"signals": ["of_a_task:broken"]})
     (mine.folder / "of_a_task.py").write_text(OF_A_TASK, encoding="utf-8")

@@ -74,7 +74,8 @@ def test_what_lies_by_conversation_is_read_once_for_many_partitions(
     together = parts(project.folder)
     for stage_name, table in tables:
         size = sum(part.size_bytes for part in current(project, stage_name, table))
-        assert 0 < reads[table] <= size * sum(table in stage.needs for stage in STAGES), table
+        again = 2 * (table == "episodes")  # `tasks` reads them for requests, for accounts, and for its rows
+        assert 0 < reads[table] <= size * (sum(table in stage.needs for stage in STAGES) + again), table
     reads.clear()
     monkeypatch.setattr("flywheel.pipeline.build.workers.TOGETHER", 1)  # one partition at a time
     assert parts(project.folder) == together

@@ -11,7 +11,8 @@ from flywheel.config import RewardsConfig
 from flywheel.contracts import polars_schema
 from flywheel.funnel import Funnel
 from flywheel.records import Episode, Reliability, Reward, canonical_json
-from flywheel.stages.labelling.build import build_reliability
+from flywheel.stages.common.pieces import InMemory
+from flywheel.stages.labelling.build import build_reliability, learned, shown_in
 from flywheel.stages.labelling.label import label_episodes
 from flywheel.stages.labelling.posterior import Posterior, Vote
 from flywheel.stages.signals.audit import audit
@@ -353,3 +354,37 @@ def test_a_judge_that_known_outcomes_contradict_says_nothing() -> None:
     found = label_episodes(*world.frames, RewardsConfig(), Posterior.read(world.learned()))[asked]
 
     assert abs(found.p_success - 0.5) < 0.05
+
+
+def many_sided() -> World:
+    """Return a log of two sources, three months and some users, with verdicts, an audit, late votes and a stray."""
+    world = World()
+    for i in range(1200):
+        good, started = i % 10 < 7, START + timedelta(days=i % 80, seconds=i)
+        votes = [*signals(i // 10, good=good), *([("outcome", "verifier", 1.0 if good else -1.0)] if i % 3 else [])]
+        votes += [("thumbs", "feedback", 1.0 if i % 7 else -1.0)] if i % 2 else []
+        votes += [("audit", "audit", 1.0 if good else -1.0)] if i % 11 == 0 else []
+        world.episode(
+            f"{i:04d}", *votes, user=f"user{i % 90}" if i % 5 else None, source_format=("app", "desk")[i % 2],
+            started=started, ended=started + timedelta(minutes=i % 9), arrived=started + timedelta(hours=i % 30),
+            inclusion=0.05 + 0.01 * (i % 7), tags=["suspect"] if i % 100 == 0 else [],
+        )  # fmt: skip
+    world.episode("stray", started=datetime(2099, 1, 1, tzinfo=UTC))
+    return world
+
+
+@pytest.mark.parametrize("number", [1, 4, 16])
+@pytest.mark.parametrize("scope", ["all", "month"])
+def test_pieces_of_a_log_add_up_to_the_same_bytes(number: int, scope: str) -> None:
+    episodes, rewards = many_sided().frames
+    cfg, whole, added = RewardsConfig.model_validate({"scope": scope}), Funnel(), Funnel()
+    once = build_reliability(episodes, rewards, cfg, None, whole)
+    kinds = {*once["kind"]}
+    assert {"time", "vote", "class", "delay", "user", "calibration"} <= kinds
+    home = pl.col("episode_id").hash() % number
+    pieces = [
+        shown_in(InMemory(episodes=episodes.filter(home == place), rewards=rewards.filter(home == place)), None, cfg)
+        for place in range(number)
+    ]
+    assert learned(pieces[::-1], cfg, None, added).equals(once)
+    assert added.as_dict() == whole.as_dict()

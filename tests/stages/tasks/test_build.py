@@ -15,6 +15,7 @@ from flywheel.funnel import Funnel
 from flywheel.pipeline.build.registry import TASK_COLUMNS
 from flywheel.records import Episode, Task, content_id
 from flywheel.stages.common.canonical import first_state, in_holdout, next_state
+from flywheel.stages.common.pieces import InMemory
 from flywheel.stages.tasks.build import build_tasks, follow_tasks
 from flywheel.stages.tasks.clusters import cluster_ids
 from flywheel.stages.tasks.minhash import (
@@ -23,6 +24,7 @@ from flywheel.stages.tasks.minhash import (
     alike,
     candidates,
     masked_words,
+    may_be_alike,
     shingles,
     signatures,
 )
@@ -49,9 +51,10 @@ def tasks_of(*rows: dict[str, Any], previous: pl.DataFrame = NONE, **cfg: Any) -
     schema = {name: kind for name, kind in polars_schema(Episode).items() if name in TASK_COLUMNS}
     funnel = Funnel()
     frame = pl.DataFrame(rows, schema=schema).select(TASK_COLUMNS)
-    made = build_tasks(frame, previous, EpisodesConfig(**cfg), funnel)
+    pieces = InMemory(episodes=frame, **{"previous tasks": previous})
+    build_tasks(pieces, EpisodesConfig(**cfg), funnel)
     funnel.check("tasks")
-    return conform(made, Task).collect()
+    return conform(pieces.written["tasks"], Task).collect()
 
 
 def column(tasks: pl.DataFrame, name: str, *numbers: int) -> list[Any]:
@@ -111,7 +114,7 @@ def test_the_s_curve_has_its_middle_at_0_707() -> None:
             right = np.unique(np.concatenate([pool[:common], pool[-rest:]]))
             jaccard = len(np.intersect1d(left, right)) / len(np.union1d(left, right))
             assert jaccard == pytest.approx(wanted, abs=0.01)
-            hits += any(True for _ in candidates(signatures([left, right])))
+            hits += len(candidates(signatures([left, right])))
         met[wanted] = hits / 200
     expected = {s: 1 - (1 - s**ROWS) ** BANDS for s in met}
     assert met == pytest.approx(expected, abs=0.1)
@@ -123,6 +126,25 @@ def test_signatures_are_the_same_for_ever() -> None:
 
 
 FIRST, LAST = 7_947_726_668_852_490_456, 4_251_536_124_274_669_787
+
+
+@given(st.lists(st.lists(st.integers(0, 2), min_size=2, max_size=2), max_size=30))
+def test_each_member_of_a_bucket_meets_its_first_and_the_last_few_before_it(bands: list[list[int]]) -> None:
+    met = set()
+    for band in range(2):
+        for key in range(3):
+            members = [place for place, keys in enumerate(bands) if keys[band] == key]
+            for place in range(1, len(members)):
+                met |= {(members[place], other) for other in {members[0], *members[max(0, place - 4) : place]}}
+    found = candidates(np.array(bands, dtype=np.uint64).reshape(-1, 2))
+    assert [(later, earlier) for later, earlier in found.tolist()] == sorted(met)
+
+
+@given(st.lists(st.sampled_from("abcdefgh"), max_size=40), st.lists(st.sampled_from("abcdefgh"), max_size=40))
+def test_sizes_rule_out_no_pair_that_is_alike(one: list[str], other: list[str]) -> None:
+    sets = shingles(one), shingles(other)
+    sizes = [np.array([len(some)]) for some in sets]
+    assert may_be_alike(*sizes).all() or not alike(*sets)
 
 
 def test_alike_means_seven_in_ten_and_few_words() -> None:
@@ -243,8 +265,9 @@ def test_vectors_join_other_words_but_never_other_deeds() -> None:
     rows = [episode(n, text) for n, text in enumerate(asked)]
     schema = {name: kind for name, kind in polars_schema(Episode).items() if name in TASK_COLUMNS}
     frame = pl.DataFrame(rows, schema=schema).select(TASK_COLUMNS)
-    made = build_tasks(frame, NONE, EpisodesConfig(), Funnel(), meaning)
-    one, other, restored, lunch = column(made, "cluster_id", 0, 1, 2, 3)
+    pieces = InMemory(episodes=frame, **{"previous tasks": NONE})
+    build_tasks(pieces, EpisodesConfig(), Funnel(), meaning)
+    one, other, restored, lunch = column(pieces.written["tasks"], "cluster_id", 0, 1, 2, 3)
     assert one == other
     assert len({one, restored, lunch}) == 3
     assert tasks_of(*rows)["cluster_id"].n_unique() == 4
