@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flywheel.reading.messages import flat_text
+from flywheel.reading.shapes.acts import words_of
 from flywheel.reading.values import as_dict, as_list, embedded, first, number, text
 
 Turn = dict[str, Any]
@@ -28,6 +29,12 @@ _SHOWS = {"observation", "screenshot", "screenshot_file", "screenshot_path", "ax
 _ACTING = {*_ACTIONS, "model_output"}
 _GOALS = ("goal", "intent", "instruction", "task_description", "objective", "question", "confirmed_task", "query",
           "problem", "prompt", "task", "goal_text", "description")  # fmt: skip
+_ASKED = {"goal", "intent", "instruction", "objective", "question", "query", "problem", "prompt", "task", "request",
+          "input", "message"}  # fmt: skip
+_OF_ASKED = {"user", "description", "text", "original", "initial", "customer", "human"}
+_ENDS = ("final_answer", "finalAnswer", "final_response", "final_output", "final_result", "final", "answer", "response",
+         "output")  # fmt: skip
+_DONE = ("done", "isCompleted", "is_completed", "is_done", "terminated", "completed")
 _CALL = "action"  # the tool, where an action is not an object that names one
 
 
@@ -58,7 +65,20 @@ def are_steps(items: Any) -> bool:
 def goal_of(around: Mapping[str, Any]) -> str | None:
     """Return what was to be done, as the objects around a trajectory say it."""
     value = first(around, _GOALS)
+    if value is None:
+        value = next((held for name, held in around.items() if _is_goal(name) and text(held)), None)
     return text(value) or text(first(as_dict(value), _GOALS)) or flat_text(as_list(value)) or None
+
+
+def _is_goal(name: str) -> bool:
+    """Whether a field is what was asked, in other words: `taskDescription`, `user_query`."""
+    words = words_of(name)
+    return not words.isdisjoint(_ASKED) and words <= _ASKED | _OF_ASKED
+
+
+def answer_of(around: Mapping[str, Any]) -> str | None:
+    """Return what the agent answered in the end, as the objects around a run say it."""
+    return next((said for name in _ENDS if (said := text(around.get(name)))), None)
 
 
 def turns_of_steps(steps: Sequence[Any]) -> list[Turn]:
@@ -87,7 +107,7 @@ def turns_of_step(step: Mapping[str, Any], position: int) -> Iterator[Turn]:
             yield {"role": "tool", "tool_call_id": f"step_{position - 1}", "content": shown}
         else:
             yield {"role": "context", "name": "observation", "content": shown}
-    call = {"id": f"step_{position}", **_called(step[acts], first(step, _INPUTS))}
+    call = {"id": f"step_{position}", **called(step[acts], first(step, _INPUTS))}
     yield {"role": "assistant", "content": text(first(step, _SAID)), "tool_calls": [call]}
     behind = (
         first(step, _BEHIND) if first(step, _BEHIND) is not None else step[seen] if seen and not is_before else None
@@ -106,7 +126,7 @@ def _several(step: Mapping[str, Any], position: int) -> Iterator[Turn]:
     """Yield a step of several actions with what came of each."""
     words = text(first(step, ("next_goal", "thinking", "thought", *_SAID)))
     thoughts = [said for name in _THOUGHTS if (said := text(step.get(name))) and said != words]
-    calls = [{"id": f"step_{position}_{n}", **_called(action)} for n, action in enumerate(step["action"])]
+    calls = [{"id": f"step_{position}_{n}", **called(action)} for n, action in enumerate(step["action"])]
     reasoning = {"reasoning": "\n".join(thoughts)} if thoughts else {}
     yield {"role": "assistant", "content": words, "tool_calls": calls, **reasoning}
     for call, result in zip(calls, map(as_dict, step["result"]), strict=False):
@@ -120,7 +140,7 @@ def _several(step: Mapping[str, Any], position: int) -> Iterator[Turn]:
         }
 
 
-def _called(action: Any, inputs: Any = None) -> dict[str, Any]:
+def called(action: Any, inputs: Any = None) -> dict[str, Any]:
     """Return the tool and arguments of an action: an object may name its own, a text is the argument of one tool.
 
     Args:
@@ -154,12 +174,16 @@ def _shown(value: Any) -> str | None:
 
 
 def earned(steps: Sequence[Any]) -> float | None:
-    """Return what the steps earned together; None where none has a reward, or none earned anything.
+    """Return what the steps earned together, or the score that a game shows at its last step.
 
-    Some programs write 0 at each step and judge the whole elsewhere: zeros alone tell nothing.
+    None where no step has one, or none earned anything: some programs write 0 at each step and judge the whole
+    elsewhere.
     """
     last = as_dict((as_list(as_dict(steps[-1]).get("result")) or [None])[-1])
     if isinstance(last.get("success"), bool) and last.get("is_done"):
         return float(last["success"])
     rewards = [amount for step in steps if (amount := number(as_dict(step).get("reward"))) is not None]
-    return sum(rewards) if any(rewards) else None
+    if any(rewards):
+        return sum(rewards)
+    end = as_dict(steps[-1])
+    return (number(end.get("score")) or None) if first(end, _DONE) is not None else None

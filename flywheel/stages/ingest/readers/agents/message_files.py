@@ -14,10 +14,11 @@ from typing import Any
 
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event, Source, request, source_of
-from flywheel.reading.feedback import judgements
+from flywheel.reading.feedback import judgements, outcome
 from flywheel.reading.reader import reader
 from flywheel.reading.rollout import Rollout, rollout_events
-from flywheel.reading.shapes.actions import are_steps
+from flywheel.reading.shapes.actions import are_steps, earned
+from flywheel.reading.shapes.acts import is_act, said_in
 from flywheel.reading.shapes.chats import chat, facts_of, is_begun, is_call_alone, speaks
 from flywheel.reading.shapes.entries import Entry, entry_of, run_totals
 from flywheel.reading.shapes.whole import whole
@@ -76,7 +77,9 @@ def _is_said(record: Any) -> bool:
     entry = entry_of(record)
     if is_exchange(record):  # one that has an id of its own may be alone, and not one of a chat
         return _named(record) is not None or not any(str(name).lower().endswith("id") for name in record)
-    return speaks(record) == "assistant" if entry is None else entry.kind == "words"
+    if entry is not None:
+        return entry.kind == "words"
+    return speaks(record) == "assistant" and (not is_act(record) or said_in(record) is not None)
 
 
 def _named(record: Any) -> str | None:
@@ -158,6 +161,8 @@ def _refuse_unknown(record: Mapping[str, Any]) -> None:
         raise BadRecordError("bad_record", "a message without a known role")
     if "tool" in str(record.get("type")):
         raise BadRecordError("bad_record", _UNKNOWN_CALL)
+    if not _is_notice(record):
+        whole(record, ())
 
 
 def _spoken(
@@ -189,8 +194,25 @@ def _spoken(
             about = {"fragment": piece or "block"} | present(response_id=of)
             event = {**event, "payload": {**event["payload"], **about}}  # noqa: PLW2901 - a piece of it
         yield {**event, "user": source["user"], "ids": [f"response:{own}"] if own else []}
+    if are_steps([record]):
+        yield from _earned(record, rollout)
     if own:
         yield from judgements(record, {**source, "conversation_id": rollout.conversation}, own)
+
+
+def _earned(record: Mapping[str, Any], rollout: Rollout) -> Iterator[Event]:
+    """Yield what an attempt earned, where its last step says it.
+
+    Raises:
+        BadRecordError: a step before the last one earned something: records are read one by one, and the sum is theirs.
+    """
+    reward = earned([record])
+    if reward is None:
+        return
+    if record.get("done") is not True:
+        raise BadRecordError("bad_record", "a step before the last has a reward that would not be added up")
+    place = {"seq": rollout.first + len(rollout.messages)}
+    yield outcome({**rollout.columns(), **place}, "reward", reward, by="recorded")
 
 
 def _span(event: Event, call: Mapping[str, Any]) -> Event:

@@ -17,6 +17,7 @@ from flywheel.reading.messages import flat_text, with_origins
 from flywheel.reading.reader import has, reader
 from flywheel.reading.rollout import Rollout, rollout_events
 from flywheel.reading.shapes import answered, schemas, unread
+from flywheel.reading.shapes.whole import all_called
 from flywheel.reading.status import FAILED, OK
 from flywheel.reading.values import as_dict, as_list, count, embedded, first, ident, number, present, text, when
 from flywheel.stages.ingest.readers.apis._dialects.calls import LINE
@@ -429,7 +430,7 @@ def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
     for n, row in enumerate(_rows(record)):
         told = _talk_of(row)
         if told is not None:
-            yield from _events(told(row), row, (line + n) * LINE)
+            yield from all_called(row, _events(told(row), row, (line + n) * LINE))
 
 
 def _events(talk: Talk, record: Mapping[str, Any], position: int) -> Iterator[Event]:
