@@ -16,7 +16,8 @@ from flywheel.reading.values import as_dict, as_list, embedded, first, number, t
 
 Turn = dict[str, Any]
 
-_ACTIONS = ("action", "action_str", "action_code", "executed_action", "act", "model_action")
+_ACTIONS = ("action", "action_str", "action_code", "action_taken", "action_text", "executed_action", "chosen_action",
+            "selected_action", "agent_action", "act", "model_action")  # fmt: skip
 _INPUTS = ("action_input", "actionInput", "action_args", "action_arguments", "action_parameters")
 _BEFORE = ("axtree", "axtree_txt", "accessibility_tree", "a11y_tree", "pruned_html", "dom", "state", "obs")
 _BEHIND = ("next_observation", "next_obs", "execution_result", "env_feedback", "feedback", "tool_output")
@@ -102,16 +103,17 @@ def turns_of_step(step: Mapping[str, Any], position: int) -> Iterator[Turn]:
     seen = next((name for name in _SEEN if step.get(name) is not None), None)
     is_before = seen is not None and names.index(seen) < names.index(acts)
     before = first(step, _BEFORE) if first(step, _BEFORE) is not None else step[seen] if seen and is_before else None
-    if before is not None and (shown := _shown(before)):
+    behind = (
+        first(step, _BEHIND) if first(step, _BEHIND) is not None else step[seen] if seen and not is_before else None
+    )
+    is_repeated = bool(position) and behind is not None  # what a step shows behind it, the next one shows before
+    if before is not None and not is_repeated and (shown := _shown(before)):
         if position:
             yield {"role": "tool", "tool_call_id": f"step_{position - 1}", "content": shown}
         else:
             yield {"role": "context", "name": "observation", "content": shown}
     call = {"id": f"step_{position}", **called(step[acts], first(step, _INPUTS))}
     yield {"role": "assistant", "content": text(first(step, _SAID)), "tool_calls": [call]}
-    behind = (
-        first(step, _BEHIND) if first(step, _BEHIND) is not None else step[seen] if seen and not is_before else None
-    )
     if behind is not None:
         yield {"role": "tool", "tool_call_id": call["id"], "content": _shown(behind) or ""}
 

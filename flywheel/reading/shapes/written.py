@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from flywheel.reading.messages import Message, result_message
+from flywheel.reading.messages import Message, arguments, result_message
 from flywheel.reading.shapes.actions import called
 from flywheel.reading.shapes.acts import call_in, said_in
 from flywheel.reading.values import as_dict, embedded, text
@@ -54,6 +54,23 @@ def with_written_calls(history: list[Message]) -> list[Message]:
         if all(calls[n] is not None for n in seen) and all(n in seen or calls[n] is None for n in acts[:-1]):
             return _called(history, seen, {n: made for n in seen if (made := calls[n]) is not None})
     return history
+
+
+def as_written(message: Message, position: int) -> Message:
+    """Return a message of a chat that is known to write its calls, alone: a call, a result, or what it was.
+
+    Args:
+        message: one message in normal form.
+        position: its place in the chat, which names its call.
+    """
+    if message["role"] != "assistant":
+        words = _observed(message)
+        return message if words is None else result_message(words, message)
+    content = message.get("content") or ""
+    made = next((written for grammar in _ALONE if (written := grammar(content)) is not None), None)
+    if made is None:
+        return message
+    return {**message, "content": made[0].strip() or None, "tool_calls": [{"id": f"written_{position}", **made[1]}]}
 
 
 def _observed(message: Message) -> str | None:
@@ -100,14 +117,14 @@ def _python(content: str) -> Written | None:
     if match is None:
         return None
     name, _, given = match[1].partition("(")
-    arguments: dict[str, Any] = {"input": given[:-1].strip().strip("\"'")}
+    held: dict[str, Any] = {"input": given[:-1].strip().strip("\"'")}
     try:
         node = ast.parse(match[1], mode="eval").body
         if isinstance(node, ast.Call) and not node.args:
-            arguments = {str(word.arg): ast.literal_eval(word.value) for word in node.keywords}
+            held = {str(word.arg): ast.literal_eval(word.value) for word in node.keywords}
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         pass
-    return content[: match.start()], {"name": name, "arguments": arguments}
+    return content[: match.start()], {"name": name, "arguments": held}
 
 
 def _paired(content: str) -> Written | None:
@@ -128,7 +145,7 @@ def _object(content: str) -> Written | None:
     if call is None:
         return None
     words = content[: match.start()] if match else said_in(fields) or ""
-    return words, {"name": call["name"], "arguments": call["arguments"]}
+    return words, {"name": call["name"], **arguments(call["arguments"])}
 
 
 def _tagged(content: str) -> Written | None:
@@ -149,4 +166,5 @@ def _worded(content: str) -> Written | None:
     return content[: match.start()], {**called(match[1].strip())}
 
 
+_ALONE: tuple[Grammar, ...] = (_with_input, _object, _tagged, _worded)  # which tell a message by itself
 _GRAMMARS: tuple[Grammar, ...] = (_with_input, _bracketed, _python, _paired, _object, _tagged, _worded)

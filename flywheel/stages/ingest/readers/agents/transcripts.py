@@ -296,7 +296,7 @@ def _sniff(sample: Sample) -> float:
 
 READER = reader(
     "transcripts",
-    4,
+    5,
     "chats of any program, one a record",
     sniff=_sniff,
     needs=_is_any,
