@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flywheel.reading.messages import flat_text
-from flywheel.reading.shapes.acts import words_of
+from flywheel.reading.shapes.acts import call_in, words_of
 from flywheel.reading.values import as_dict, as_list, embedded, first, number, text
 
 Turn = dict[str, Any]
@@ -28,6 +28,7 @@ _THOUGHTS = ("thinking", "evaluation_previous_goal", "memory")  # of a browser's
 _SHOWS = {"observation", "screenshot", "screenshot_file", "screenshot_path", "axtree", "axtree_txt",
           "accessibility_tree", "next_observation", "next_obs", "pruned_html"}  # fmt: skip
 _ACTING = {*_ACTIONS, "model_output"}
+_NUMBERED = {"done", "step", "step_number", "step_index"}  # one of which a step has, where it has earned something
 _GOALS = ("goal", "intent", "instruction", "task_description", "objective", "question", "confirmed_task", "query",
           "problem", "prompt", "task", "goal_text", "description")  # fmt: skip
 _ASKED = {"goal", "intent", "instruction", "objective", "question", "query", "problem", "prompt", "task", "request",
@@ -47,7 +48,7 @@ def is_step(item: Any) -> bool:
     if "role" in fields or not any(_is_action(fields.get(name)) for name in _ACTIONS):
         return False
     said = any(isinstance(fields.get(name), str) and fields[name] for name in _SAID)
-    return said or not _SHOWS.isdisjoint(fields) or {"reward", "done"} <= fields.keys()
+    return said or not _SHOWS.isdisjoint(fields) or ("reward" in fields and not _NUMBERED.isdisjoint(fields))
 
 
 def _is_action(value: Any) -> bool:
@@ -156,6 +157,8 @@ def called(action: Any, inputs: Any = None) -> dict[str, Any]:
     fields = as_dict(opened)
     if not fields:
         return {"name": _CALL, "arguments": {"action": opened if isinstance(opened, str | list) else str(opened)}}
+    if (made := call_in(fields)) is not None:
+        return {"name": made["name"], "arguments": made["arguments"]}
     only = next(iter(fields.values()))
     if len(fields) == 1 and isinstance(only, dict):  # {"click": {"index": 3}}
         return {"name": next(iter(fields)), "arguments": only}

@@ -37,10 +37,21 @@ _GROUPS = (
     ("thought", (_THOUGHT,)), ("result", (_TOOL, _RESULT)), ("call", (_TOOL, _CALL)), ("user", (_USER, _SPEECH)),
     ("words", (_AGENT, _SPEECH)), ("words", ({"message"}, {"output"})), ("user", ({"message"}, {"input"})),
     ("system", ({"system"}, {"message"})), ("result", ({"observation"},)), ("call", ({"action"},)),
-    ("words", ({"final"},)), ("words", ({"answer"},)),
+    ("words", ({"final"},)), ("words", ({"answer"},)), ("user", ({"prompt"},)),
 )  # fmt: skip
 _PASSING = {"delta", "partial", "progress", "updated", "chunk", "streaming"}  # what a later entry has whole
-_STEPS = {"thought", "thoughts", "observation", "action", "final_answer", "final", "answer", "tool_output"}  # of a run
+_STEPS = {
+    "thought",
+    "thoughts",
+    "observation",
+    "action",
+    "final_answer",
+    "final",
+    "answer",
+    "tool_output",
+    "prompt",
+    "assistant_text",
+}  # of a run
 _MARKS = {"subtype", "message_type", "role_at_backend", "event", "item", "isThought"}
 _KNOWN = ("tool_call", "tool_response", "tool_result", "tool_results", "function_call")  # roles that `turns` knows
 _STORED = {"system": "system", "user": "user", "assistant": "words", "function": "result", "tool": "result"}  # CAMEL's
