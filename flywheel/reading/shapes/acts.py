@@ -76,7 +76,7 @@ def _is(name: str, needed: set[str], more: set[str]) -> bool:
 
 
 def result_in(fields: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what came of the call in an object, with what it says of failures; None where it does not say."""
+    """Return what came of the call in an object, with what it shows of failures; None where it shows nothing."""
     gave = next((name for name in fields if _is(name, _GAVE, _OF_GAVE) and fields[name] is not None), None)
     if gave is None and not text(fields.get("error")):
         return None

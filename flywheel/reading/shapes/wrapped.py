@@ -29,7 +29,7 @@ _ANSWERED = ("assistant", "bot", "ai", "response", "reply", "bot_response", "bot
 _HELD = {"toolsCalled", "tools_called"}  # of a message with a role; a row's parts are text
 _WRAPS = {*_HELD, *_ASKED, "parts", "user", "part", "source", "response", "toolCallStates", "isCreatedByUser"}
 _ABOUT = ("timestamp", "creation_utc", "created_at", "modelId", "model")
-_BESIDE = ("tool_call", "toolCall", "function_call", "functionCall", "call")  # a call next to what was said
+_BESIDE = ("tool_call", "toolCall", "function_call", "functionCall", "call")  # a call next to the agent's words
 
 
 def unwrapped(item: Any) -> list[Any]:
@@ -48,7 +48,7 @@ def unwrapped(item: Any) -> list[Any]:
 
 
 def _acted(item: Item) -> Iterator[Item]:
-    """Yield a call that is an object of its own, and what came of it where the object says it."""
+    """Yield a call that is an object of its own, and what came of it where the object shows it."""
     about = {name: item[name] for name in _ABOUT if item.get(name) is not None}
     call, result = call_in(item), result_in(item)
     yield {"role": "assistant", "content": said_in(item), "tool_calls": [call], **about}

@@ -229,7 +229,7 @@ def _spoken(record: Mapping[str, Any], items: list[Any], entry: Entry | None, pl
 
 
 def _earned(record: Mapping[str, Any], rollout: Rollout) -> Iterator[Event]:
-    """Yield what an attempt earned, where its last step says it.
+    """Yield what an attempt earned, where its last step shows it.
 
     Raises:
         BadRecordError: a step before the last one earned something: records are read one by one, and the sum is theirs.
