@@ -21,7 +21,7 @@ from flywheel.reading.values import as_dict, as_list, embedded
 
 _TOKEN = re.compile(r"\w{3,}")
 _MARK = re.compile(  # of a call within words
-    r"</?[\w|]+>|```\w*|\"\w+\"\s*:|^\s*(?:action(?:[ _]?input)?|observation)\s?\d*:", re.IGNORECASE | re.MULTILINE
+    r"</?[\w|]+>|```\w*|\"\w+\"\s*:|^[ \t]*(?:action(?:[ _]?input)?|observation)\s?\d*:", re.IGNORECASE | re.MULTILINE
 )
 _SAID = {
     "user", "human", "assistant", "agent", "ai", "bot", "customer", "message", "messages", "content", "text", "query",

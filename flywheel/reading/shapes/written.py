@@ -30,10 +30,11 @@ _WITH_INPUT = re.compile(
 _BRACKETS = re.compile(rf"{_ACTION}({_NAME})[ \t]*\[(.*)\]\s*\Z", _ANY)
 _PARENTHESES = re.compile(rf"{_ACTION}({_NAME}\(.*\))\s*\Z", _ANY)
 _PAIRS = re.compile(rf"{_ACTION}({_NAME})[ \t]*\|[ \t]*(\w+=.*)\Z", _ANY)
-_FENCED = re.compile(r"(?:^[ \t]*action\s?\d*:\s*)?```(?:json)?\s*(\{.*\})\s*```\s*\Z", _ANY)
+_INTRODUCED = re.compile(rf"{_ACTION}\s*\Z", _ANY)
 _WORDS = re.compile(rf"{_ACTION}(\S.*)\Z", _ANY)
 _CLOSED = re.compile(r"</([a-z_]{2,32})>\s*\Z", re.IGNORECASE)
 _SPOKEN_TAGS = {"answer", "final", "final_answer", "think", "thought", "thinking", "response", "reasoning", "plan"}
+_FENCE = "```"
 _LONGEST_END = 80  # characters of a closing tag and what is behind it
 _INPUT = re.compile(r"^[ \t]*(?:action[ _]?input|observation)\s*\d*:", re.IGNORECASE | re.MULTILINE)
 
@@ -138,14 +139,22 @@ def _paired(content: str) -> Written | None:
 
 def _object(content: str) -> Written | None:
     """An object with a tool and its arguments, alone or in a fence at the end."""
-    match = _FENCED.search(content) if content.rstrip().endswith("```") else None
-    fields = as_dict(embedded(match[1] if match else content.strip()))
+    words, written = _fenced(content)
+    fields = as_dict(embedded(written))
     action = text(fields.get("action"))
     call = call_in(fields) or (called(action, fields.get("action_input")) if action else None)
     if call is None:
         return None
-    words = content[: match.start()] if match else said_in(fields) or ""
-    return words, {"name": call["name"], **arguments(call["arguments"])}
+    return words or said_in(fields) or "", {"name": call["name"], **arguments(call["arguments"])}
+
+
+def _fenced(content: str) -> tuple[str, str]:
+    """Return the words before a fence at the end of a text, and what is in it; without one, all of it is."""
+    body = content.strip()
+    start = body.rfind(_FENCE, 0, -len(_FENCE)) if body.endswith(_FENCE) else -1
+    if start < 0:
+        return "", body
+    return _INTRODUCED.sub("", body[:start]), body[start + len(_FENCE) : -len(_FENCE)].removeprefix("json")
 
 
 def _tagged(content: str) -> Written | None:
