@@ -308,8 +308,16 @@ def webvoyager() -> Export:
             messages.append({"role": "user", "content": [{"type": "text", "text": words}, picture]})
             messages.append({"role": "assistant", "content": f"Thought: I take action {n + 1}.\nAction: {action}"})
         files[f"results/20261001/task{task}/interact_messages.json"] = messages
-    right = [Told(asked=f"Now given a task: {GOALS[task]}", answered=f"Thought: I take action {len(actions)}.\nAction: "
-                  f"{actions[-1]}", steps=len(actions)) for task, actions in ACTIONS.items()]  # fmt: skip
+    right = [
+        Told(
+            asked=f"Now given a task: {GOALS[task]}",
+            answered=f"Thought: I take action {len(actions)}.",
+            steps=len(actions),
+            calls=tuple(f"action{json.dumps({'action': action})}" for action in actions),
+            results=len(actions) - 1,
+        )
+        for task, actions in ACTIONS.items()
+    ]
     return Export(files, right)
 
 

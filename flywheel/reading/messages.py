@@ -179,7 +179,9 @@ def _spoken(
     thoughts = thoughts or text(first(item, ("reasoning_content", "reasoning"))) or ""
     if thoughts:
         message["reasoning"] = thoughts
-    items = [*calls, *as_list(item.get("tool_calls"))]
+    items = list(calls)
+    own = {ident(first(part, ("id", "call_id", "tool_call_id"))) for part in map(as_dict, items)} - {None}
+    items += [c for c in as_list(item.get("tool_calls")) if ident(as_dict(c).get("id")) not in own]
     legacy = item.get("function_call")
     if isinstance(legacy, dict) and not items:
         items.append(legacy)
@@ -321,7 +323,8 @@ def _part_text(part: Any) -> str | None:
         return None if kind in _TEXT_PARTS else _json(part)
     if (mark := next((leaf for leaf in texts_in(part) if MARK.fullmatch(leaf)), None)) is not None:
         return mark
-    return f"[{kind}]" if isinstance(kind, str) and kind.isidentifier() else _json(part)
+    named = f"[{kind}]" if isinstance(kind, str) and kind.isidentifier() else _json(part)
+    return text(part.get("text")) or named
 
 
 def _json(value: Any) -> str:

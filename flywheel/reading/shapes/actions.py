@@ -11,11 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flywheel.reading.messages import flat_text
+from flywheel.reading.shapes.acts import call_in, words_of
 from flywheel.reading.values import as_dict, as_list, embedded, first, number, text
 
 Turn = dict[str, Any]
 
-_ACTIONS = ("action", "action_str", "action_code", "executed_action", "act", "model_action")
+_ACTIONS = ("action", "action_str", "action_code", "action_taken", "action_text", "executed_action", "chosen_action",
+            "selected_action", "agent_action", "act", "model_action")  # fmt: skip
 _INPUTS = ("action_input", "actionInput", "action_args", "action_arguments", "action_parameters")
 _BEFORE = ("axtree", "axtree_txt", "accessibility_tree", "a11y_tree", "pruned_html", "dom", "state", "obs")
 _BEHIND = ("next_observation", "next_obs", "execution_result", "env_feedback", "feedback", "tool_output")
@@ -26,8 +28,15 @@ _THOUGHTS = ("thinking", "evaluation_previous_goal", "memory")  # of a browser's
 _SHOWS = {"observation", "screenshot", "screenshot_file", "screenshot_path", "axtree", "axtree_txt",
           "accessibility_tree", "next_observation", "next_obs", "pruned_html"}  # fmt: skip
 _ACTING = {*_ACTIONS, "model_output"}
+_NUMBERED = {"done", "step", "step_number", "step_index"}  # one of which a step has, where it has earned something
 _GOALS = ("goal", "intent", "instruction", "task_description", "objective", "question", "confirmed_task", "query",
           "problem", "prompt", "task", "goal_text", "description")  # fmt: skip
+_ASKED = {"goal", "intent", "instruction", "objective", "question", "query", "problem", "prompt", "task", "request",
+          "input", "message"}  # fmt: skip
+_OF_ASKED = {"user", "description", "text", "original", "initial", "customer", "human"}
+_ENDS = ("final_answer", "finalAnswer", "final_response", "final_output", "final_result", "final", "answer", "response",
+         "output")  # fmt: skip
+_DONE = ("done", "isCompleted", "is_completed", "is_done", "terminated", "completed")
 _CALL = "action"  # the tool, where an action is not an object that names one
 
 
@@ -39,7 +48,7 @@ def is_step(item: Any) -> bool:
     if "role" in fields or not any(_is_action(fields.get(name)) for name in _ACTIONS):
         return False
     said = any(isinstance(fields.get(name), str) and fields[name] for name in _SAID)
-    return said or not _SHOWS.isdisjoint(fields) or {"reward", "done"} <= fields.keys()
+    return said or not _SHOWS.isdisjoint(fields) or ("reward" in fields and not _NUMBERED.isdisjoint(fields))
 
 
 def _is_action(value: Any) -> bool:
@@ -58,7 +67,20 @@ def are_steps(items: Any) -> bool:
 def goal_of(around: Mapping[str, Any]) -> str | None:
     """Return what was to be done, as the objects around a trajectory say it."""
     value = first(around, _GOALS)
+    if value is None:
+        value = next((held for name, held in around.items() if _is_goal(name) and text(held)), None)
     return text(value) or text(first(as_dict(value), _GOALS)) or flat_text(as_list(value)) or None
+
+
+def _is_goal(name: str) -> bool:
+    """Whether a field is what was asked, in other words: `taskDescription`, `user_query`."""
+    words = words_of(name)
+    return not words.isdisjoint(_ASKED) and words <= _ASKED | _OF_ASKED
+
+
+def answer_of(around: Mapping[str, Any]) -> str | None:
+    """Return what the agent answered in the end, as the objects around a run say it."""
+    return next((said for name in _ENDS if (said := text(around.get(name)))), None)
 
 
 def turns_of_steps(steps: Sequence[Any]) -> list[Turn]:
@@ -82,16 +104,17 @@ def turns_of_step(step: Mapping[str, Any], position: int) -> Iterator[Turn]:
     seen = next((name for name in _SEEN if step.get(name) is not None), None)
     is_before = seen is not None and names.index(seen) < names.index(acts)
     before = first(step, _BEFORE) if first(step, _BEFORE) is not None else step[seen] if seen and is_before else None
-    if before is not None and (shown := _shown(before)):
+    behind = (
+        first(step, _BEHIND) if first(step, _BEHIND) is not None else step[seen] if seen and not is_before else None
+    )
+    is_repeated = bool(position) and behind is not None  # what a step shows behind it, the next one shows before
+    if before is not None and not is_repeated and (shown := _shown(before)):
         if position:
             yield {"role": "tool", "tool_call_id": f"step_{position - 1}", "content": shown}
         else:
             yield {"role": "context", "name": "observation", "content": shown}
-    call = {"id": f"step_{position}", **_called(step[acts], first(step, _INPUTS))}
+    call = {"id": f"step_{position}", **called(step[acts], first(step, _INPUTS))}
     yield {"role": "assistant", "content": text(first(step, _SAID)), "tool_calls": [call]}
-    behind = (
-        first(step, _BEHIND) if first(step, _BEHIND) is not None else step[seen] if seen and not is_before else None
-    )
     if behind is not None:
         yield {"role": "tool", "tool_call_id": call["id"], "content": _shown(behind) or ""}
 
@@ -106,7 +129,7 @@ def _several(step: Mapping[str, Any], position: int) -> Iterator[Turn]:
     """Yield a step of several actions with what came of each."""
     words = text(first(step, ("next_goal", "thinking", "thought", *_SAID)))
     thoughts = [said for name in _THOUGHTS if (said := text(step.get(name))) and said != words]
-    calls = [{"id": f"step_{position}_{n}", **_called(action)} for n, action in enumerate(step["action"])]
+    calls = [{"id": f"step_{position}_{n}", **called(action)} for n, action in enumerate(step["action"])]
     reasoning = {"reasoning": "\n".join(thoughts)} if thoughts else {}
     yield {"role": "assistant", "content": words, "tool_calls": calls, **reasoning}
     for call, result in zip(calls, map(as_dict, step["result"]), strict=False):
@@ -120,7 +143,7 @@ def _several(step: Mapping[str, Any], position: int) -> Iterator[Turn]:
         }
 
 
-def _called(action: Any, inputs: Any = None) -> dict[str, Any]:
+def called(action: Any, inputs: Any = None) -> dict[str, Any]:
     """Return the tool and arguments of an action: an object may name its own, a text is the argument of one tool.
 
     Args:
@@ -134,6 +157,8 @@ def _called(action: Any, inputs: Any = None) -> dict[str, Any]:
     fields = as_dict(opened)
     if not fields:
         return {"name": _CALL, "arguments": {"action": opened if isinstance(opened, str | list) else str(opened)}}
+    if (made := call_in(fields)) is not None:
+        return {"name": made["name"], "arguments": made["arguments"]}
     only = next(iter(fields.values()))
     if len(fields) == 1 and isinstance(only, dict):  # {"click": {"index": 3}}
         return {"name": next(iter(fields)), "arguments": only}
@@ -154,12 +179,16 @@ def _shown(value: Any) -> str | None:
 
 
 def earned(steps: Sequence[Any]) -> float | None:
-    """Return what the steps earned together; None where none has a reward, or none earned anything.
+    """Return what the steps earned together, or the score that a game shows at its last step.
 
-    Some programs write 0 at each step and judge the whole elsewhere: zeros alone tell nothing.
+    None where no step has one, or none earned anything: some programs write 0 at each step and judge the whole
+    elsewhere.
     """
     last = as_dict((as_list(as_dict(steps[-1]).get("result")) or [None])[-1])
     if isinstance(last.get("success"), bool) and last.get("is_done"):
         return float(last["success"])
     rewards = [amount for step in steps if (amount := number(as_dict(step).get("reward"))) is not None]
-    return sum(rewards) if any(rewards) else None
+    if any(rewards):
+        return sum(rewards)
+    end = as_dict(steps[-1])
+    return (number(end.get("score")) or None) if first(end, _DONE) is not None else None

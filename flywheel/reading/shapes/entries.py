@@ -13,12 +13,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from flywheel.reading.messages import flat_text
+from flywheel.reading.shapes.acts import call_in
 from flywheel.reading.shapes.items import IDS, TOOLS
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, present, text
 
 Turn = dict[str, Any]
 
-_KINDS = ("type", "subtype", "message_type", "role", "role_at_backend", "kind", "event", "object")
+_KINDS = ("type", "step_type", "subtype", "message_type", "role", "role_at_backend", "kind", "event", "object")
 _BODIES = ("data", "item", "payload", "message")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _TOOL = {"tool", "function", "mcp", "command", "action", "search", "patch", "change", "approval"}
@@ -35,9 +36,22 @@ _SPEECH = {"message", "messages", "turn", "reply", "answer", "prompt", "query", 
 _GROUPS = (
     ("thought", (_THOUGHT,)), ("result", (_TOOL, _RESULT)), ("call", (_TOOL, _CALL)), ("user", (_USER, _SPEECH)),
     ("words", (_AGENT, _SPEECH)), ("words", ({"message"}, {"output"})), ("user", ({"message"}, {"input"})),
-    ("system", ({"system"}, {"message"})),
+    ("system", ({"system"}, {"message"})), ("result", ({"observation"},)), ("call", ({"action"},)),
+    ("words", ({"final"},)), ("words", ({"answer"},)), ("user", ({"prompt"},)),
 )  # fmt: skip
 _PASSING = {"delta", "partial", "progress", "updated", "chunk", "streaming"}  # what a later entry has whole
+_STEPS = {
+    "thought",
+    "thoughts",
+    "observation",
+    "action",
+    "final_answer",
+    "final",
+    "answer",
+    "tool_output",
+    "prompt",
+    "assistant_text",
+}  # of a run
 _MARKS = {"subtype", "message_type", "role_at_backend", "event", "item", "isThought"}
 _KNOWN = ("tool_call", "tool_response", "tool_result", "tool_results", "function_call")  # roles that `turns` knows
 _STORED = {"system": "system", "user": "user", "assistant": "words", "function": "result", "tool": "result"}  # CAMEL's
@@ -88,8 +102,8 @@ def entry_of(item: Any) -> Entry | None:
 def _spoken(kind: str, outer: Mapping[str, Any], body: Mapping[str, Any]) -> Entry | None:
     """Return what somebody wrote, thought or called; None where there is nothing of it."""
     if kind == "call":
-        made = list(_calls(outer, body))
-        said = _text(body, ("content", "text"))
+        made = [call_in(body)] if _is_of_run(outer) and call_in(body) else list(_calls(outer, body))
+        said = _text(body, ("content", "text", "thought"))
         return Entry(kind, {"role": "assistant", "content": said, "tool_calls": made}) if made else None
     content = _text(body, ("content", "text", "message", "value", "reasoning", "thinking"))
     if kind == "thought":
@@ -131,7 +145,14 @@ def _may_be(outer: Mapping[str, Any]) -> bool:
     kind, role = outer.get("type"), outer.get("role")
     if not _MARKS.isdisjoint(outer) or kind == "ThoughtEvent" or (isinstance(kind, str) and "." in kind):
         return True
+    if "role" not in outer and _is_of_run(outer):
+        return True
     return isinstance(role, str) and "_" in role
+
+
+def _is_of_run(outer: Mapping[str, Any]) -> bool:
+    """Whether an entry is a step of a run that names its kind by one word."""
+    return any(str(outer.get(name)).lower() in _STEPS for name in ("type", "step_type", "kind", "event"))
 
 
 def _is_ours(outer: Mapping[str, Any], body: Mapping[str, Any], words: set[str]) -> bool:
@@ -143,7 +164,8 @@ def _is_ours(outer: Mapping[str, Any], body: Mapping[str, Any], words: set[str])
     role = str(outer.get("role"))
     is_tool = "_" in role and bool(words & _TOOL) and role not in _KNOWN
     is_event = "_" in kind and "event" in outer and "role" not in outer
-    return "." in kind or is_event or is_marked or is_tool or ("item" in outer and body is not outer)
+    is_item = "item" in outer and body is not outer
+    return "." in kind or is_event or is_marked or is_tool or is_item or ("role" not in outer and _is_of_run(outer))
 
 
 def _calls(outer: Mapping[str, Any], body: Mapping[str, Any]) -> Iterator[Turn]:
@@ -192,7 +214,7 @@ def _result(outer: Mapping[str, Any], body: Mapping[str, Any]) -> Entry | None:
     if len(made) == 1 and isinstance(only := next(iter(made.values())), dict):
         made = only
     part = _part({**(body if made is not body else {}), **made}, called)
-    has_input = first(made, _GIVEN) is not None or made.keys() - _BOOKS or "command" in made
+    has_input = first(made, _GIVEN) is not None or "command" in made or (made.keys() - _BOOKS and not _is_of_run(outer))
     call = dict(called) if has_input and called.get("name") else None
     return Entry("result", {"role": "tool", "content": [part]}, call)
 

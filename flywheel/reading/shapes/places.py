@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from flywheel.extensions import BadRecordError
 from flywheel.reading.events import source_of
 from flywheel.reading.messages import Message
-from flywheel.reading.shapes.actions import are_steps
+from flywheel.reading.shapes.actions import answer_of, are_steps, goal_of
 from flywheel.reading.shapes.chats import chat, is_chat
 from flywheel.reading.values import as_dict, as_list, ident
 
@@ -66,9 +66,16 @@ def chats_within(record: Mapping[str, Any]) -> list[Found]:
     grown = _grown(spoken)
     whole = [(found, history) for n, (found, history) in enumerate(grown) if not _is_copy(n, grown)]
     is_whole = all(are_steps(found.items) or any(m["role"] != "assistant" and m["role"] != "tool" for m in history)
-                   for found, history in whole)  # fmt: skip
+                   or _is_run(found, history) for found, history in whole)  # fmt: skip
     is_whole = is_whole and not any(_is_answered_beside(found, history) for found, history in whole)
     return _joined([found for found, _ in whole]) if is_whole else []
+
+
+def _is_run(found: Found, history: Sequence[Message]) -> bool:
+    """Whether calls with their results are what an agent did about a request or answer that the objects around hold."""
+    around = {name: value for place in reversed(found.around) for name, value in place.items()}
+    made, gave = (sum(name in message for message in history) for name in ("tool_calls", "status"))
+    return 0 < made <= gave and bool(goal_of(around) or answer_of(around))
 
 
 def _is_answered_beside(found: Found, history: Sequence[Message]) -> bool:
@@ -152,7 +159,8 @@ def _words(history: Sequence[Message]) -> list[tuple[str, str]]:
 
 
 def _calls(history: Sequence[Message]) -> int:
-    return sum(len(message.get("tool_calls", ())) for message in history)
+    """Return how many calls and results a chat has."""
+    return sum(len(message.get("tool_calls", ())) + (message["role"] == "tool") for message in history)
 
 
 def _is_within(some: Sequence[Any], all_of_them: Sequence[Any]) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 from flywheel.reading.memo import cached_by_content
 from flywheel.reading.messages import ROLES, flat_text
+from flywheel.reading.shapes.acts import call_in, result_in, tool_in
 from flywheel.reading.shapes.items import IDS, TOOLS, messages_of_item, thoughts_of
 from flywheel.reading.shapes.reprs import fields_of_repr
 from flywheel.reading.status import FAILED, tool_status
@@ -148,6 +149,9 @@ def _role(named: str) -> str:
 def _message(role: str, item: Mapping[str, Any]) -> Turn:
     """Return a message with a role of some kind; its calls may be in five places and count once."""
     content = first(item, _SPOKEN)
+    gave = result_in(item) if content is None and ROLES.get(role) == "tool" else None
+    if gave is not None and not isinstance(gave["result"], list):
+        return {"role": "tool", "content": [result_of({**present(tool_name=tool_in(item)), **item, **gave})]}
     calls_in_text = koogs_calls(role, content)
     if calls_in_text:
         return {"role": "assistant", "content": None, "tool_calls": calls_in_text}
@@ -385,6 +389,8 @@ def call_of(value: Any) -> Any:
         return item
     plugin = text(first(item, ("plugin_name", "pluginName")))
     known = text(name) or text(item.get("name"))
+    if known is None and (made := call_in(item)) is not None:
+        return made
     return {
         "id": _call_id(item),
         "name": f"{plugin}-{known}" if plugin and known and "-" not in known else known,

@@ -1,26 +1,28 @@
-"""Whether a record of any program was read as a whole: its words must be in its events.
+"""Whether a record of any program was read as a whole: its words and calls must be in its events.
 
 In: a record whose shape was guessed, and the events made of it. Out: these events, or a refusal with the path of the
-first words of a talk that none of them holds. Words are texts in fields named after what people, agents and tools say
-and do; what is about a talk (settings, tools, verdicts, expected answers) is left out by its name, and `flywheel ingest
--v` lists what of it is not kept. Half a record is worse than none.
+first words of a talk, or the first call, that none of them holds. Words are texts in fields named after what people,
+agents and tools say and do; what is about a talk (settings, tools, verdicts, expected answers) is left out by its name,
+and `flywheel ingest -v` lists what of it is not kept. Half a record is worse than none.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 from flywheel.extensions import BadRecordError
 from flywheel.reading.events import Event
+from flywheel.reading.shapes.acts import calls_within, given_in, words_of
 from flywheel.reading.shapes.places import shown_path
-from flywheel.reading.values import embedded
+from flywheel.reading.values import as_dict, as_list, embedded
 
-_NAMED = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")  # the words of a field's name
 _TOKEN = re.compile(r"\w{3,}")
-_TAG = re.compile(r"</?[\w|]+>")
+_MARK = re.compile(  # of a call within words
+    r"</?[\w|]+>|```\w*|\"\w+\"\s*:|^[ \t]*(?:action(?:[ _]?input)?|observation)\s?\d*:", re.IGNORECASE | re.MULTILINE
+)
 _SAID = {
     "user", "human", "assistant", "agent", "ai", "bot", "customer", "message", "messages", "content", "text", "query",
     "question", "request", "prompt", "goal", "utterance", "response", "answer", "reply", "completion", "output",
@@ -45,10 +47,54 @@ def whole(record: Mapping[str, Any], events: Iterable[Event]) -> list[Event]:
     Raises:
         BadRecordError: the record has more of the talk than they do.
     """
-    made = list(events)
-    if made and (path := _unread(record, made)):
+    made = all_called(record, events)
+    if path := _unread(record, made):
         raise BadRecordError("bad_record", f"{path} has words of the talk that would not be read with the rest")
     return made
+
+
+def all_called(record: Mapping[str, Any], events: Iterable[Event]) -> list[Event]:
+    """Return the events of a record.
+
+    Raises:
+        BadRecordError: the record has calls that they do not have.
+    """
+    made = list(events)
+    if path := _uncalled(record, made):
+        raise BadRecordError("bad_record", f"{path} has a call that would not be read with the rest")
+    return made
+
+
+def _uncalled(record: Mapping[str, Any], events: Sequence[Event]) -> str | None:
+    """Return the path of the first call in a record that its events do not have."""
+    within = list(calls_within(record, _is_about))
+    known = list(_called(events)) if within else []
+    for path, made in within:
+        given = set().union(*(values for name, values in known if name.endswith(made["name"])), {""})
+        if not any(name.endswith(made["name"]) for name, _ in known) or not given_in(made["arguments"]) <= given:
+            return shown_path(path)
+    return None
+
+
+def _called(events: Sequence[Event]) -> Iterator[tuple[str, set[str]]]:
+    """Yield the tool and the arguments' values of each call in events."""
+    for event in events:
+        payload = as_dict(event.get("payload"))
+        several = (as_list(payload.get(name)) for name in ("input", "messages", "other_choices"))
+        said = (payload.get("message"), *chain.from_iterable(several))
+        calls = chain.from_iterable(_calls_of(as_dict(message)) for message in said)
+        for call in (*map(as_dict, calls), {"name": event.get("tool_name"), **payload}):
+            yield str(call.get("name")), given_in(call.get("arguments"))
+
+
+def _calls_of(message: Mapping[str, Any]) -> list[Any]:
+    """Return the calls of a message: in that of a speaker who is not the agent they are text."""
+    return as_list(message.get("tool_calls")) or as_list(embedded(message.get("content")))
+
+
+def _is_about(name: str) -> bool:
+    """Whether a field is about a talk, or repeats what a model was given."""
+    return name in _GIVEN or not _ABOUT.isdisjoint(words_of(name))
 
 
 def _unread(record: Mapping[str, Any], events: Sequence[Event]) -> str | None:
@@ -58,7 +104,7 @@ def _unread(record: Mapping[str, Any], events: Sequence[Event]) -> str | None:
     said = [_TOKEN.findall(text) for text in texts] if unread else []
     tokens = {token for words in said for token in words}
     pairs = {pair for words in said for pair in pairwise(words)}
-    words = ((path, _TOKEN.findall(_TAG.sub(" ", text))) for path, text in unread)
+    words = ((path, _TOKEN.findall(_MARK.sub(" ", text))) for path, text in unread)
     return next((shown_path(path) for path, tried in words if not _is_among(tried, tokens, pairs)), None)
 
 
@@ -91,19 +137,15 @@ def _words(
     opened = embedded(value) if isinstance(value, str) else value
     if isinstance(opened, dict):
         for name, held in opened.items():
-            if name not in _GIVEN and _ABOUT.isdisjoint(_named(name)):
+            if not _is_about(name):
                 yield from _words(held, is_read, (*path, str(name)))
     elif isinstance(opened, list):
         for n, held in enumerate(opened):
             yield from _words(held, is_read, (*path, str(n)))
     elif isinstance(opened, str) and _is_long(opened):
         name = next((part for part in reversed(path) if not part.isdecimal()), "")
-        if not _SAID.isdisjoint(_named(name)):
+        if not _SAID.isdisjoint(words_of(name)):
             yield path, opened
-
-
-def _named(name: str) -> set[str]:
-    return {word.lower() for word in _NAMED.findall(name)}
 
 
 def _is_long(words: str) -> bool:

@@ -12,6 +12,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flywheel.reading.messages import ROLES
+from flywheel.reading.shapes.actions import is_step
+from flywheel.reading.shapes.acts import call_in, is_act, result_in, said_in
+from flywheel.reading.shapes.entries import entry_of
+from flywheel.reading.shapes.turns import ITEM_KINDS, result_of
 from flywheel.reading.values import as_dict, as_list, embedded, first, present, text
 
 Item = dict[str, Any]
@@ -25,17 +29,39 @@ _ANSWERED = ("assistant", "bot", "ai", "response", "reply", "bot_response", "bot
 _HELD = {"toolsCalled", "tools_called"}  # of a message with a role; a row's parts are text
 _WRAPS = {*_HELD, *_ASKED, "parts", "user", "part", "source", "response", "toolCallStates", "isCreatedByUser"}
 _ABOUT = ("timestamp", "creation_utc", "created_at", "modelId", "model")
+_BESIDE = ("tool_call", "toolCall", "function_call", "functionCall", "call")  # a call next to the agent's words
 
 
 def unwrapped(item: Any) -> list[Any]:
     """Return the messages in an item."""
-    if not isinstance(item, dict) or (len(item) > 1 and _WRAPS.isdisjoint(item)):
+    if not isinstance(item, dict):
         return [item]
+    if is_act(item) and item.get("type") not in ITEM_KINDS and entry_of(item) is None and not is_step(item):
+        return list(_acted(item))
+    if len(item) > 1 and _WRAPS.isdisjoint(item):
+        return [_with_call(item)]
     is_row = isinstance(item.get("parts"), str)
     if "role" in item and not (is_row or _HELD & item.keys()):
         return [item]
     messages = next((found for rule in _RULES if (found := list(rule(item)))), [])
     return messages or [item]
+
+
+def _acted(item: Item) -> Iterator[Item]:
+    """Yield a call that is an object of its own, and what came of it where the object shows it."""
+    about = {name: item[name] for name in _ABOUT if item.get(name) is not None}
+    call, result = call_in(item), result_in(item)
+    yield {"role": "assistant", "content": said_in(item), "tool_calls": [call], **about}
+    if result is not None:
+        yield {"role": "tool", "content": [result_of({**result, "tool_call_id": call and call["id"]})], **about}
+
+
+def _with_call(item: Item) -> Item:
+    """Return a message of the agent with the call next to its words among its calls; another as it is."""
+    if ROLES.get(str(item.get("role")).lower()) != "assistant" or item.get("tool_calls"):
+        return item
+    made = next((held for name in _BESIDE if isinstance(held := item.get(name), dict) and call_in(held)), None)
+    return item if made is None else {**item, "tool_calls": [call_in(made)]}
 
 
 def _ran(item: Item) -> Iterator[Item]:

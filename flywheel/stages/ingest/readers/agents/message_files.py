@@ -10,24 +10,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event, Source, request, source_of
-from flywheel.reading.feedback import judgements
+from flywheel.reading.feedback import judgements, outcome
 from flywheel.reading.reader import reader
 from flywheel.reading.rollout import Rollout, rollout_events
-from flywheel.reading.shapes.actions import are_steps
+from flywheel.reading.shapes.actions import are_steps, earned
+from flywheel.reading.shapes.acts import is_act, said_in
 from flywheel.reading.shapes.chats import chat, facts_of, is_begun, is_call_alone, speaks
 from flywheel.reading.shapes.entries import Entry, entry_of, run_totals
+from flywheel.reading.shapes.turns import ITEM_KINDS
 from flywheel.reading.shapes.whole import whole
 from flywheel.reading.shapes.wrapped import is_exchange, lowered
+from flywheel.reading.shapes.written import as_written, with_written_calls
 from flywheel.reading.usage import token_counts
 from flywheel.reading.values import as_dict, count, embedded, first, ident, picked, present, text
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers.apis._dialects.calls import LINE
 
 _CONFIDENCE = 0.6
+_SURER = 0.05  # than of a chat in words alone
 _UNKNOWN_CALL = "a tool's call or result in a shape that no reader knows"
 _ANSWERED = {"user", "tool"}  # one of whom speaks next to the agent
 _WITHIN = ("parentToolCallId", "parent_tool_use_id", "parent_tool_call_id")  # the call of which a helper speaks
@@ -46,6 +50,15 @@ def _file_share(sample: Sample) -> float:
     if len(sample.records) == 1 and _is_numbered(sample):
         return _CONFIDENCE * (speaks(_unwrapped(sample.records[0])) is not None)
     return _share(sample) * (not any(_named(record) and speaks(record) for record in sample.records))
+
+
+def _written_share(sample: Sample) -> float:
+    """Return the confidence that a file is one chat whose calls are written in words, each with its observation."""
+    share = _file_share(sample)
+    if not share or any(speaks(record) is None for record in sample.records):
+        return 0.0
+    history = chat(sample.records)[0]
+    return share + _SURER if with_written_calls(history) is not history else 0.0
 
 
 def _is_numbered(sample: Sample) -> bool:
@@ -76,7 +89,10 @@ def _is_said(record: Any) -> bool:
     entry = entry_of(record)
     if is_exchange(record):  # one that has an id of its own may be alone, and not one of a chat
         return _named(record) is not None or not any(str(name).lower().endswith("id") for name in record)
-    return speaks(record) == "assistant" if entry is None else entry.kind == "words"
+    if entry is not None:
+        return entry.kind == "words"
+    is_bare = is_act(record) and record.get("type") not in ITEM_KINDS and said_in(record) is None
+    return speaks(record) == "assistant" and not is_bare
 
 
 def _named(record: Any) -> str | None:
@@ -105,16 +121,21 @@ def _from_path(path: PurePath) -> Mapping[str, str]:
     return {"scope": f"{path.parent.name}/{stem}" if path.parent.name else stem}
 
 
-def _of_file(record: Mapping[str, Any], line: int) -> Iterator[Event]:
+def _of_file(record: Mapping[str, Any], line: int, *, is_written: bool = False) -> Iterator[Event]:
     """Yield the events of a record of a file that is one chat, whatever single lines of it name."""
-    for event in _read(record, line):
+    for event in _read(record, line, is_written=is_written):
         whole, _, within = str(event["conversation_id"]).partition("/")
         ids = [] if whole == "chat" else [f"session:{whole}"]
         conversation = "/".join(filter(None, ("chat", within)))
         yield {**event, "conversation_id": conversation, "ids": [*event.get("ids", ()), *ids]}
 
 
-def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
+def _of_written(record: Mapping[str, Any], line: int) -> Iterator[Event]:
+    """Yield the events of a record of a file that is one chat whose calls are written in words."""
+    yield from _of_file(record, line, is_written=True)
+
+
+def _read(record: Mapping[str, Any], line: int, *, is_written: bool = False) -> Iterator[Event]:
     """Yield the events of one record; a thought apart from its answer makes no step."""
     record = _unwrapped(lowered(record))
     if record.get("type") == "reasoning" and "role" not in record:
@@ -136,7 +157,8 @@ def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
         return
     if entry is None or entry.kind != "passing":
         said = [record] if speaks(record) is not None else added
-        yield from whole(record, _spoken(record, said, entry, source, line))
+        place = _Place(source, line, is_written=is_written)
+        yield from whole(record, _spoken(record, said, entry, place))
 
 
 def _step_counts(record: Any) -> dict[str, Any]:
@@ -158,13 +180,24 @@ def _refuse_unknown(record: Mapping[str, Any]) -> None:
         raise BadRecordError("bad_record", "a message without a known role")
     if "tool" in str(record.get("type")):
         raise BadRecordError("bad_record", _UNKNOWN_CALL)
+    if not _is_notice(record):
+        whole(record, ())
 
 
-def _spoken(
-    record: Mapping[str, Any], items: list[Any], entry: Entry | None, source: Source, line: int
-) -> Iterator[Event]:
+class _Place(NamedTuple):
+    """Where a record is: the columns of its chat, its number in its file, and whether calls are written in words."""
+
+    source: Source
+    line: int
+    is_written: bool
+
+
+def _spoken(record: Mapping[str, Any], items: list[Any], entry: Entry | None, place: _Place) -> Iterator[Event]:
     """Yield the events of a record's messages; a call that its result repeats is a span."""
+    source, line = place.source, place.line
     history, facts = chat(items, before=line - 1)
+    if place.is_written:
+        history = [as_written(message, line) for message in history]
     if "tool" in str(record.get("type")) and not any(m.get("tool_calls") or m["role"] == "tool" for m in history):
         raise BadRecordError("bad_record", _UNKNOWN_CALL)
     of = ident(as_dict(record.get("part")).get("messageID"))
@@ -189,8 +222,25 @@ def _spoken(
             about = {"fragment": piece or "block"} | present(response_id=of)
             event = {**event, "payload": {**event["payload"], **about}}  # noqa: PLW2901 - a piece of it
         yield {**event, "user": source["user"], "ids": [f"response:{own}"] if own else []}
+    if are_steps([record]):
+        yield from _earned(record, rollout)
     if own:
         yield from judgements(record, {**source, "conversation_id": rollout.conversation}, own)
+
+
+def _earned(record: Mapping[str, Any], rollout: Rollout) -> Iterator[Event]:
+    """Yield what an attempt earned, where its last step shows it.
+
+    Raises:
+        BadRecordError: a step before the last one earned something: records are read one by one, and the sum is theirs.
+    """
+    reward = earned([record])
+    if reward is None:
+        return
+    if record.get("done") is not True:
+        raise BadRecordError("bad_record", "a step before the last has a reward that would not be added up")
+    place = {"seq": rollout.first + len(rollout.messages)}
+    yield outcome({**rollout.columns(), **place}, "reward", reward, by="recorded")
 
 
 def _span(event: Event, call: Mapping[str, Any]) -> Event:
@@ -226,7 +276,11 @@ def _added(record: Any) -> list[Any]:
 
 
 FILES = reader(
-    "message_files", 4, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
+    "message_files", 5, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
     from_path=_from_path,
 )  # fmt: skip
-ROWS = reader("message_rows", 4, "tables of messages that name their chats", sniff=_rows_share, read=_read)
+WRITTEN = reader(
+    "written_files", 1, "files that are one chat, whose calls are written in words (ReAct)", sniff=_written_share,
+    read=_of_written, from_path=_from_path,
+)  # fmt: skip
+ROWS = reader("message_rows", 5, "tables of messages that name their chats", sniff=_rows_share, read=_read)

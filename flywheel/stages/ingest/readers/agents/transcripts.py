@@ -17,10 +17,11 @@ from flywheel.reading.messages import Message, flat_text, messages
 from flywheel.reading.reader import reader
 from flywheel.reading.rollout import Rollout, rollout_events
 from flywheel.reading.shapes import schemas
-from flywheel.reading.shapes.actions import are_steps, earned, goal_of
+from flywheel.reading.shapes.actions import answer_of, are_steps, earned, goal_of
 from flywheel.reading.shapes.chats import chat, has_calls, is_begun, is_chat, is_common
 from flywheel.reading.shapes.places import Found, chats_within
 from flywheel.reading.shapes.whole import whole
+from flywheel.reading.shapes.written import with_written_calls
 from flywheel.reading.usage import token_counts
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, present, text, when
 from flywheel.stages.ingest.readers.benchmarks.trainer_dumps import turn_messages
@@ -157,8 +158,10 @@ def _chat(record: Mapping[str, Any], found: Found, name: str) -> Iterator[Event]
     prompt = flat_text(as_list(around.get("system")) or text(around.get("system")))
     if prompt and not any(message["role"] == "system" for message in history):
         history, facts = _after({"role": "system", "content": prompt}, history, facts)
-    if are_steps(found.items) and (goal := goal_of(around)):
+    if not any(message["role"] == "user" for message in history) and (goal := goal_of(around)):
         history, facts = _after({"role": "user", "content": goal}, history, facts)
+    if history[-1]["role"] == "tool" and (answer := answer_of(around)) and not _is_given(answer, history):
+        history.append({"role": "assistant", "content": answer})
     source = _source(found, around)
     started = next((told["ts"] for told in facts.values() if "ts" in told), source["ts"])
     named = source["conversation_id"] or (None if name else ident(as_dict(embedded(record.get("info"))).get("id")))
@@ -183,6 +186,13 @@ def _chat(record: Mapping[str, Any], found: Found, name: str) -> Iterator[Event]
         score = number(judged.pop("score", None))  # of a benchmark, not a rating
         judged |= present(reward=earned(found.items) if score is None else score)
     yield from judgements(judged, {**rollout.columns(), **about}, None)
+
+
+def _is_given(answer: str, history: list[Message]) -> bool:
+    """Whether the agent's last act has an answer in it already: `Finish[Paris]`."""
+    act = next((message for message in reversed(history) if message["role"] == "assistant"), {})
+    texts = (str(act.get("content") or ""), *(flat_text(call["arguments"]) or "" for call in act.get("tool_calls", ())))
+    return any(answer.strip() in text for text in texts)
 
 
 def _scored(found: Found) -> dict[str, Any]:
@@ -227,6 +237,7 @@ def _with_results(history: list[Message], facts: Facts) -> tuple[list[Message], 
             whole += [{**message, **made[0]}] if len(made) == 1 else made
             places += [place] * len(made)
         history, facts = messages(whole), {n: facts[place] for n, place in enumerate(places) if place in facts}
+    history = with_written_calls(history)
     made_before = False
     for n, message in enumerate(history):
         made_before = made_before or bool(message.get("tool_calls"))
@@ -285,7 +296,7 @@ def _sniff(sample: Sample) -> float:
 
 READER = reader(
     "transcripts",
-    4,
+    5,
     "chats of any program, one a record",
     sniff=_sniff,
     needs=_is_any,

@@ -17,6 +17,7 @@ from flywheel.reading.messages import Message
 from flywheel.reading.pairs import Pair, response_body
 from flywheel.reading.reader import reader
 from flywheel.reading.shapes import about_answer, answered, asked, unread
+from flywheel.reading.shapes.whole import whole
 from flywheel.reading.streams import stream_events
 from flywheel.reading.usage import token_counts
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, picked, present, text
@@ -124,6 +125,12 @@ _ANY = Dialect((), _history, _completed, _answer, _tools)
 
 
 def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
+    """Yield the events of a record: all that is in it, where a program of one's own wrote it."""
+    events = _called(record, line)
+    yield from whole(record, events) if _is_worded(record) else events
+
+
+def _called(record: Mapping[str, Any], line: int) -> Iterator[Event]:
     """Yield the events of a record's calls, each in its own dialect, and how the tasks ended of which they are."""
     runs = {task: run for held in map(as_dict, record.values()) for task, run in by_name(held).items()}
     ended: dict[str, Event] = {}
@@ -192,7 +199,7 @@ def _is_any(record: Any) -> bool:
 
 READER = reader(
     "exchanges",
-    2,
+    3,
     "calls of any other API, what was asked and answered",
     marks=[(_API, _is_api), (_WORDS, _is_worded), (_WORDS, _is_page)],
     needs=_is_any,

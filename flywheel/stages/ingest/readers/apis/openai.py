@@ -16,6 +16,8 @@ from flywheel.reading.messages import Message, messages, name_results, tool_sche
 from flywheel.reading.pairs import Pair, ends_answered, pair_of
 from flywheel.reading.reader import reader
 from flywheel.reading.shapes.turns import has_untyped_parts
+from flywheel.reading.shapes.whole import all_called, whole
+from flywheel.reading.shapes.written import with_written_calls
 from flywheel.reading.streams import is_chunk
 from flywheel.reading.values import as_dict, as_list, embedded, ident, number
 from flywheel.stages.ingest.readers.apis._dialects.calls import call_events
@@ -35,10 +37,11 @@ def _read(record: Any, line: int) -> Iterator[Event]:
     if not pair.request and is_chunk(record):
         yield from chunk_event(record, line)
     elif pair.request is record and "messages" in record and not (completed(pair.response) or _failed(record)):
-        yield from _transcript(record)
+        events = all_called(record, _transcript(record))
+        yield from whole({"messages": record["messages"]}, events)
     else:
-        for one in _apart(pair):
-            yield from call_events(one, CHAT, line)
+        made = (event for one in _apart(pair) for event in call_events(one, CHAT, line))
+        yield from all_called(record, made) if "said" in pair.response else made
 
 
 def _pair(record: Any) -> Pair:
@@ -95,6 +98,7 @@ def _apart(pair: Pair) -> Iterator[Pair]:
 def _transcript(record: Mapping[str, Any]) -> Iterator[Event]:
     """A transcript is one attempt: the same words of one name and time are the same one, any other words another."""
     history, actions = _weighed(record["messages"])
+    history = with_written_calls(history)
     source = source_of(as_dict(embedded(record.get("metadata"))), record)
     if source["conversation_id"] is None:
         source["conversation_id"] = attempt_of(record, history, source)
@@ -121,7 +125,7 @@ def _weighed(value: Any) -> tuple[list[Message], set[int]]:
 
 READER = reader(
     "openai",
-    8,
+    9,
     "logs and files of Chat Completions",
     marks=[(0.95, _is_call), (0.9, _is_response), (0.65, _is_said), (0.6, _is_transcript)],
     read=_read,

@@ -120,3 +120,90 @@ def test_a_number_alone_is_the_score_of_what_is_in_its_folder(tmp_path: Path, ta
     events = told_once(follow_links(taken.events.lazy(), links)).collect()
     outcomes = [told.outcomes for told in counted(events, *taken.built())]
     assert outcomes == [(1.0,), (1.0,)]
+
+
+ASKED = {"role": "user", "content": "Where is it?"}
+CALLED = {"tool": "track", "arguments": {"parcel": 7}}
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ({"note": {"api": "track", "params": {"parcel": 7}}}, "note has a call that would not be read with the rest"),
+        ({"by": "planner", "message": "First we look at the depot."}, "message has words of the talk"),
+    ],
+)
+def test_a_line_between_messages_that_holds_a_call_or_words_is_refused(
+    line: dict[str, Any], reason: str, write: Callable[..., Path], take: Callable[..., Any]
+) -> None:
+    """It was passed over as "nothing of an agent" before, and the chat around it was stored without it."""
+    taken = take(write("log.jsonl", [*[ASKED, TALK[1]] * 8, line]), cfg=COUNTING)
+    assert taken.quarantined["detail"].to_list() == [reason] or reason in taken.quarantined["detail"].to_list()[0]
+
+
+def test_a_call_in_another_place_than_where_calls_are_read_refuses_the_record(
+    write: Callable[..., Path], take: Callable[..., Any]
+) -> None:
+    """Whatever reads a chat: half of it, without its calls, would pass for the whole."""
+    beside = {"messages": TALK, "tool_trace": [CALLED]}
+    taken = take(write("log.jsonl", [beside]), cfg=COUNTING)
+    assert taken.quarantined["detail"].to_list() == ["tool_trace[] has a call that would not be read with the rest"]
+
+
+def test_a_log_of_calls_alone_is_no_conversation(write: Callable[..., Path], take: Callable[..., Any]) -> None:
+    rows = [{"ts": n, **CALLED, "result": "at the depot", "duration_ms": 3} for n in range(4)]
+    taken = take(write("tool_calls.jsonl", rows), cfg=COUNTING)
+    assert (taken.events.height, taken.quarantined.is_empty()) == (0, False)
+
+
+def test_a_reward_in_the_middle_of_a_file_of_steps_is_refused(
+    write: Callable[..., Path], take: Callable[..., Any]
+) -> None:
+    steps = [{"action": f"go({n})", "observation": "a room", "reward": float(n > 0), "done": n == 2} for n in range(3)]
+    taken = take(write("log.json", [*steps[:1], *steps[2:]]), cfg=COUNTING)
+    assert [row["value"] for row in taken.payloads() if "value" in row] == [1.0]
+    refused = take(write("sum.json", steps), cfg=COUNTING).quarantined
+    assert refused["detail"].to_list() == ["a step before the last has a reward that would not be added up"]
+
+
+WRITTEN = {
+    "Thought: look.\nAction: track\nAction Input: parcel 7": ("track", {"input": "parcel 7"}),
+    "Action: track[7]": ("track", {"input": "7"}),
+    "Thought: look.\nAction: track(parcel=7, fast=True)": ("track", {"parcel": 7, "fast": True}),
+    "Action: track | parcel=7 | where=depot": ("track", {"parcel": "7", "where": "depot"}),
+    'I look.\n```json\n{"tool": "track", "args": {"parcel": 7}}\n```': ("track", {"parcel": 7}),
+    '{"thought": "look", "action": "track", "action_input": {"parcel": 7}}': ("track", {"parcel": 7}),
+    "<track>parcel 7</track>": ("track", {"input": "parcel 7"}),
+    "Action: Click [7]; twice": ("action", {"action": "Click [7]; twice"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", WRITTEN, ids=lambda words: words.splitlines()[-1][:20])
+def test_a_call_in_words_that_an_observation_answers_is_a_call(
+    words: str, write: Callable[..., Path], take: Callable[..., Any]
+) -> None:
+    seen = {"role": "user", "content": "Observation: at the depot"}
+    chat = [ASKED, *[{"role": "assistant", "content": words}, seen] * 2, TALK[1]]
+    taken = take(write("log.jsonl", [{"dialog": chat, "id": "t"}]), cfg=COUNTING)
+    calls = [call for row in taken.payloads() for call in row.get("message", {}).get("tool_calls", ())]
+    assert [(call["name"], call["arguments"]) for call in calls] == [WRITTEN[words]] * 2
+    assert [row["content"] for row in taken.payloads() if "content" in row] == ["at the depot"] * 2
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"role": "assistant", "content": "Action: track[7] or wait"},
+        {"role": "assistant", "content": "I wait."},
+        {"role": "assistant", "content": "Action: track\nAction Input: 7"},
+    ],
+)
+def test_calls_in_words_stay_words_where_their_form_is_not_the_same_throughout(
+    other: dict[str, Any], write: Callable[..., Path], take: Callable[..., Any]
+) -> None:
+    seen = {"role": "user", "content": "Observation: at the depot"}
+    chat = [ASKED, {"role": "assistant", "content": "Action: track[7]"}, seen, other, seen, TALK[1]]
+    taken = take(write("log.jsonl", [{"dialog": chat, "id": "t"}]), cfg=COUNTING)
+    made = [row["message"] for row in taken.payloads() if "message" in row]
+    assert [message.get("content") for message in made if not message.get("tool_calls")]
+    assert len({bool(message.get("tool_calls")) for message in made[:2]}) == 1

@@ -1,0 +1,125 @@
+"""Calls in any object: the name of a tool next to what it was given, and what came of it, under any usual names.
+
+In: an object of a log. Out: the call and the result in it. A name is known by the words of its field (`tool_called`,
+`api_name`, `function`), and so are arguments (`tool_args`, `param_dict`, `action_input`) and results.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+from flywheel.reading.messages import ROLES
+from flywheel.reading.shapes.items import IDS
+from flywheel.reading.values import as_dict, embedded, first, ident, literal, picked, text
+
+Call = dict[str, Any]
+
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_TOOL = {"tool", "function", "func", "api"}
+_OF_TOOL = {"name", "called", "used"}
+_GIVEN = {"arguments", "args", "parameters", "params", "param", "input", "inputs", "kwargs"}
+_OF_GIVEN = {"tool", "function", "func", "api", "action", "call", "dict"}
+_GAVE = {"result", "results", "output", "outputs", "observation", "response", "return", "returned"}
+_OF_GAVE = {"tool", "function", "func", "api", "action", "call", "execution"}
+_SAID = ("thought", "thoughts", "reasoning", "rationale", "content", "text")
+_FLAGS = ("is_error", "isError", "success", "error", "status")
+_LONGEST_NAME = 64
+_DEEPEST = 24  # objects and lists around a call
+_KNOWN_NAMES = 4096  # names of fields whose words are remembered
+
+
+@lru_cache(_KNOWN_NAMES)
+def words_of(name: str) -> frozenset[str]:
+    """Return the words of a field's name, in small letters."""
+    return frozenset(word.lower() for word in _WORD.findall(name))
+
+
+def call_in(fields: Mapping[str, Any]) -> Call | None:
+    """Return the call that an object is, as id, name and arguments; None for any other object."""
+    given = next((name for name in fields if _is(name, _GIVEN, _OF_GIVEN)), None)
+    tool = None if given is None else _tool(fields, words_of(given))
+    if given is None or tool is None:
+        return None
+    value = fields[given]
+    is_words = isinstance(value, str) and bool(value) and not _written(value)
+    arguments = {"input": value} if is_words else {} if value is None else value
+    return {"id": ident(first(fields, IDS)), "name": tool, "arguments": arguments}
+
+
+def _written(value: str) -> dict[str, Any]:
+    """Return the object that a text is, as JSON or as Python writes it; {} for any other text."""
+    opened = embedded(value)
+    return opened if isinstance(opened, dict) else literal(value) or {}
+
+
+def given_in(arguments: Any) -> set[str]:
+    """Return the values in a call's arguments, as text."""
+    opened = (_written(arguments) or arguments) if isinstance(arguments, str) else arguments
+    held = opened.values() if isinstance(opened, dict) else opened if isinstance(opened, list) else None
+    return {str(opened)} if held is None else set().union(*map(given_in, held))
+
+
+def _tool(fields: Mapping[str, Any], given: frozenset[str]) -> str | None:
+    """Return the name of the tool in an object that has arguments; a mere `name` is one only next to those of calls."""
+    named = [name for name in fields if _is(name, _TOOL, _OF_TOOL)]
+    named += ["name"] if given & {"arguments", "args"} and "name" in fields else []
+    tools = (text(fields[name]) for name in named)
+    return next((t for t in tools if t and len(t) <= _LONGEST_NAME and not any(map(str.isspace, t))), None)
+
+
+def _is(name: str, needed: set[str], more: set[str]) -> bool:
+    words = words_of(name)
+    return not words.isdisjoint(needed) and words <= needed | more
+
+
+def result_in(fields: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what came of the call in an object, with what it shows of failures; None where it shows nothing."""
+    gave = next((name for name in fields if _is(name, _GAVE, _OF_GAVE) and fields[name] is not None), None)
+    if gave is None and not text(fields.get("error")):
+        return None
+    return {"result": fields.get(gave or "error"), **picked(fields, _FLAGS)}
+
+
+def tool_in(fields: Mapping[str, Any]) -> str | None:
+    """Return the tool that an object names, whether or not it has arguments."""
+    return _tool(fields, frozenset())
+
+
+def is_act(item: Any) -> bool:
+    """Whether an object is a call of the agent, whoever logged it: not a message with a role of its own."""
+    fields = as_dict(item)
+    role = fields.get("role")
+    may_be = not isinstance(role, str) or role.strip().lower() not in ROLES or "call" in role.lower()
+    return may_be and call_in(fields) is not None
+
+
+def said_in(fields: Mapping[str, Any]) -> str | None:
+    """Return what the agent wrote next to a call."""
+    return text(first(fields, _SAID))
+
+
+def calls_within(value: Any, skipped: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Call]]:
+    """Yield the calls at any depth of a value, with their paths.
+
+    Args:
+        value: a record, or a part of it.
+        skipped: whether a field of a name is left out with all that is in it.
+        path: where the value is.
+    """
+    if len(path) > _DEEPEST:
+        return
+    if isinstance(value, dict):
+        made = call_in(value)
+        if made is not None:
+            yield path, made
+        for name, held in value.items():
+            shows = made is not None and _is(str(name), _GAVE, _OF_GAVE)
+            if isinstance(held, dict | list) and not shows and not skipped(str(name)):
+                yield from calls_within(held, skipped, (*path, str(name)))
+    elif isinstance(value, list):
+        for n, held in enumerate(value):
+            if isinstance(held, dict | list):
+                yield from calls_within(held, skipped, (*path, str(n)))

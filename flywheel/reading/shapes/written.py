@@ -1,0 +1,179 @@
+"""Calls that an agent writes in its words, each answered by the next message: ReAct and its kin.
+
+In: a chat in normal form without calls. Out: the same messages, with what was written as calls and results, or as they
+were. It is a form of calls only where it is unambiguous: every message of the agent that is followed by an observation
+(a result, or words behind `Observation:`) ends in a call of the same grammar, and no other does but the last one, which
+stays in words.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from flywheel.reading.messages import Message, arguments, result_message
+from flywheel.reading.shapes.actions import called
+from flywheel.reading.shapes.acts import call_in, said_in
+from flywheel.reading.values import as_dict, embedded, text
+
+_ANY = re.IGNORECASE | re.MULTILINE | re.DOTALL
+_SEEN = re.compile(
+    r"\s*(?:observation|(?:tool|function|action|execution) (?:result|output|response))\s*\d*\s*:\s*", re.IGNORECASE
+)
+_NAME = r"[\w.:/-]{1,64}"
+_ACTION = r"^[ \t]*action\s?\d*:[ \t]*"
+_WITH_INPUT = re.compile(
+    rf"{_ACTION}[`*\"]*({_NAME})[`*\"]*[ \t]*\n\s*(?:action[ _]?input|input|args|arguments)\s?\d*:[ \t]*(.*)\Z", _ANY
+)
+_BRACKETS = re.compile(rf"{_ACTION}({_NAME})[ \t]*\[(.*)\]\s*\Z", _ANY)
+_PARENTHESES = re.compile(rf"{_ACTION}({_NAME}\(.*\))\s*\Z", _ANY)
+_PAIRS = re.compile(rf"{_ACTION}({_NAME})[ \t]*\|[ \t]*(\w+=.*)\Z", _ANY)
+_INTRODUCED = re.compile(rf"{_ACTION}\s*\Z", _ANY)
+_WORDS = re.compile(rf"{_ACTION}(\S.*)\Z", _ANY)
+_CLOSED = re.compile(r"</([a-z_]{2,32})>\s*\Z", re.IGNORECASE)
+_SPOKEN_TAGS = {"answer", "final", "final_answer", "think", "thought", "thinking", "response", "reasoning", "plan"}
+_FENCE = "```"
+_LONGEST_END = 80  # characters of a closing tag and what is behind it
+_INPUT = re.compile(r"^[ \t]*(?:action[ _]?input|observation)\s*\d*:", re.IGNORECASE | re.MULTILINE)
+
+Written = tuple[str, dict[str, Any]]  # the words before a call, and the call
+Grammar = Callable[[str], Written | None]
+
+
+def with_written_calls(history: list[Message]) -> list[Message]:
+    """Return a chat in which calls that are written in words are calls; one without such calls as it is."""
+    if any(message.get("tool_calls") for message in history):
+        return history
+    acts = [n for n, message in enumerate(history) if message["role"] == "assistant"]
+    seen = {n: words for n in acts if n + 1 < len(history) and (words := _observed(history[n + 1])) is not None}
+    if not seen:
+        return history
+    for grammar in _GRAMMARS:
+        calls = {n: grammar(history[n].get("content") or "") for n in acts}
+        if all(calls[n] is not None for n in seen) and all(n in seen or calls[n] is None for n in acts[:-1]):
+            return _called(history, seen, {n: made for n in seen if (made := calls[n]) is not None})
+    return history
+
+
+def as_written(message: Message, position: int) -> Message:
+    """Return a message of a chat that is known to write its calls, alone: a call, a result, or what it was.
+
+    Args:
+        message: one message in normal form.
+        position: its place in the chat, which names its call.
+    """
+    if message["role"] != "assistant":
+        words = _observed(message)
+        return message if words is None else result_message(words, message)
+    content = message.get("content") or ""
+    made = next((written for grammar in _ALONE if (written := grammar(content)) is not None), None)
+    if made is None:
+        return message
+    return {**message, "content": made[0].strip() or None, "tool_calls": [{"id": f"written_{position}", **made[1]}]}
+
+
+def _observed(message: Message) -> str | None:
+    """Return what a message shows of the environment; None for any other message."""
+    content = message.get("content") or ""
+    if message["role"] == "tool":
+        return content
+    mark = _SEEN.match(content) if message["role"] != "assistant" else None
+    return content[mark.end() :] if mark else None
+
+
+def _called(history: Sequence[Message], seen: dict[int, str], calls: dict[int, Written]) -> list[Message]:
+    whole = list(history)
+    for n, (words, call) in calls.items():
+        own = {"id": f"written_{n}", **call}
+        whole[n] = {**history[n], "content": words.strip() or None, "tool_calls": [own]}
+        flags = {name: history[n + 1][name] for name in ("status",) if name in history[n + 1]}
+        whole[n + 1] = result_message(seen[n], {"tool_call_id": own["id"], "name": own["name"], **flags})
+    return whole
+
+
+def _given(name: str, written: str) -> dict[str, Any]:
+    """Return a call of a tool with what was written behind it: an object, or a text alone."""
+    fence = re.sub(r"\A```(?:\w+)?\s*|\s*```\Z", "", written.strip())
+    opened = embedded(fence)
+    return {"name": name, "arguments": opened if isinstance(opened, dict) else {"input": fence.strip().strip('"')}}
+
+
+def _with_input(content: str) -> Written | None:
+    """`Action: search`, and `Action Input: ...` on the next line."""
+    match = _WITH_INPUT.search(content)
+    return (content[: match.start()], _given(match[1], match[2])) if match and not _INPUT.search(match[2]) else None
+
+
+def _bracketed(content: str) -> Written | None:
+    """`Action: search[...]`."""
+    match = _BRACKETS.search(content) if content.rstrip().endswith("]") else None
+    return (content[: match.start()], _given(match[1], match[2])) if match else None
+
+
+def _python(content: str) -> Written | None:
+    """`Action: search(query="...")`: literals by name, or the text of what is in the parentheses."""
+    match = _PARENTHESES.search(content) if content.rstrip().endswith(")") else None
+    if match is None:
+        return None
+    name, _, given = match[1].partition("(")
+    held: dict[str, Any] = {"input": given[:-1].strip().strip("\"'")}
+    try:
+        node = ast.parse(match[1], mode="eval").body
+        if isinstance(node, ast.Call) and not node.args:
+            held = {str(word.arg): ast.literal_eval(word.value) for word in node.keywords}
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        pass
+    return content[: match.start()], {"name": name, "arguments": held}
+
+
+def _paired(content: str) -> Written | None:
+    """`Action: search | q=..., n=3`."""
+    match = _PAIRS.search(content)
+    if match is None:
+        return None
+    pairs = re.split(r"\s*(?:[|,;]\s*)(?=\w+=)", match[2].strip())
+    return content[: match.start()], {"name": match[1], "arguments": dict(pair.split("=", 1) for pair in pairs)}
+
+
+def _object(content: str) -> Written | None:
+    """An object with a tool and its arguments, alone or in a fence at the end."""
+    words, written = _fenced(content)
+    fields = as_dict(embedded(written))
+    action = text(fields.get("action"))
+    call = call_in(fields) or (called(action, fields.get("action_input")) if action else None)
+    if call is None:
+        return None
+    return words or said_in(fields) or "", {"name": call["name"], **arguments(call["arguments"])}
+
+
+def _fenced(content: str) -> tuple[str, str]:
+    """Return the words before a fence at the end of a text, and what is in it; without one, all of it is."""
+    body = content.strip()
+    start = body.rfind(_FENCE, 0, -len(_FENCE)) if body.endswith(_FENCE) else -1
+    if start < 0:
+        return "", body
+    return _INTRODUCED.sub("", body[:start]), body[start + len(_FENCE) : -len(_FENCE)].removeprefix("json")
+
+
+def _tagged(content: str) -> Written | None:
+    """`<search>...</search>` at the end: the tag is the tool."""
+    end = _CLOSED.search(content[-_LONGEST_END:])
+    tag = end[1] if end else ""
+    words, opened, rest = content.partition(f"<{tag}>")
+    if not tag or not opened or tag.lower() in _SPOKEN_TAGS:
+        return None
+    return words, _given(tag, rest[: rest.rindex("</")])
+
+
+def _worded(content: str) -> Written | None:
+    """`Action: ` and words: the argument of one tool, as in a trajectory of actions."""
+    match = _WORDS.search(content)
+    if match is None or _INPUT.search(match[1]):
+        return None
+    return content[: match.start()], {**called(match[1].strip())}
+
+
+_ALONE: tuple[Grammar, ...] = (_with_input, _object, _tagged, _worded)  # which tell a message by itself
+_GRAMMARS: tuple[Grammar, ...] = (_with_input, _bracketed, _python, _paired, _object, _tagged, _worded)
