@@ -113,7 +113,7 @@ def is_prose(text: str) -> bool:
 
 
 def without_prose(text: str) -> str:
-    """Return what is no sentence: nothing of prose; of code its lines but for comments and docstrings."""
+    """Return a text without its sentences: nothing of prose; of code its lines but for comments and docstrings."""
     rest = "\n".join(line for line in text.splitlines() if not is_prose(line))
     return rest if _CODE_SIGNS.search(rest) or not is_prose(text) else ""
 

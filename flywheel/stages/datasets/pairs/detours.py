@@ -117,7 +117,7 @@ def _conclusion(words: str) -> set[str]:
 
 
 def _asked_by_both(pair: Pair) -> set[str]:
-    """Return the words that both calls name: a result that repeats them is no answer, as a number may be."""
+    """Return the words that both calls name: a result that repeats them does not answer, as a number may."""
     sides = []
     for side in ("chosen", "rejected"):
         texts = (text for call in calls_of(message_of(pair, side)) for text in texts_in(call.get("arguments")))
