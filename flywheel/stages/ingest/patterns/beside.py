@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from flywheel.stages.ingest.patterns.hints import START, START_OF_SHORT, WORDS
-from flywheel.stages.ingest.patterns.kinds import Find, Scan, digits_of
+from flywheel.stages.ingest.patterns.kinds import Find, Scan, digits_of, lowered
 from flywheel.stages.ingest.patterns.personal import IBAN_LENGTH
 
 _PHONE_WORDS = (
@@ -292,9 +292,20 @@ _GAP = (
     r"|value|token|transit|PAT|login|numéro|número|n°|de|es|é|è|är|er|to|jest)\b|n?\.?[º°]|\\[nrt\"]){0,12}?)"
 )
 _EDGE = r"(?:(?<![^\W_])(?=[^\W_])|(?<=[^\W_])(?![^\W_]))"  # of a word; `_` parts words
+_CAPITAL = re.compile(r"\\.|[^\W\d_a-z]")  # or what an escape names, which is no letter of a word
+
+
+def _small(words: str) -> str:
+    """Return an expression for words in any case as one for texts in small letters."""
+    return _CAPITAL.sub(lambda match: match[0] if match[0][0] == "\\" else match[0].lower(), words)
+
+
+# Where the words may begin, in small letters: Python's engine passes over what does not begin with the first letter of
+# one, which it cannot in an expression for any case. Only there the expression for words and number is tried.
 _PATTERNS = tuple(
     (
         number,
+        re.compile(_small(number.words.replace(r"\b", _EDGE))),
         re.compile(
             rf"(?:(?i:{number.words.replace(chr(92) + 'b', _EDGE)}))(?i:{_GAP})(?<![0-9A-Za-z])(?P<value>{number.shape})(?![0-9A-Za-z]|[.-][0-9])"
         ),
@@ -306,6 +317,7 @@ _NAMED = tuple(
     for number in _NUMBERS
 )
 _FAR = 48
+_AS_WRITTEN = str.maketrans("\u0130\u0131\u017f", "iis")  # letters that an expression for any case takes for i and s
 
 
 def phones(text: str, name: str) -> Iterator[Find]:
@@ -329,11 +341,11 @@ def phones(text: str, name: str) -> Iterator[Find]:
 
 def numbers(kind: str, text: str, name: str) -> Iterator[Find]:
     """Yield what words announce, of one kind."""
-    lowered = text.lower()
-    for number, pattern in _PATTERNS:
-        if number.kind != kind or (number.parts and not any(part in lowered for part in number.parts)):
+    small = lowered(text).translate(_AS_WRITTEN)
+    for number, words, pattern in _PATTERNS:
+        if number.kind != kind or (number.parts and not any(part in small for part in number.parts)):
             continue
-        for match in pattern.finditer(text):
+        for match in _announced(text, small, words, pattern):
             normal = _normal(number, match["value"])
             if number.check(normal):
                 yield Find(normal, *match.span("value"))
@@ -347,6 +359,16 @@ def numbers(kind: str, text: str, name: str) -> Iterator[Find]:
             ):
                 start = text.index(text.strip())
                 yield Find(_normal(number, text), start, start + len(text.strip()))
+
+
+def _announced(text: str, small: str, words: re.Pattern[str], pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
+    """Yield what `pattern.finditer` would: matches from left to right, none overlapping."""
+    place = words.search(small)
+    while place is not None:
+        match = pattern.match(text, place.start())
+        if match:
+            yield match
+        place = words.search(small, match.end() if match else place.start() + 1)
 
 
 def _normal(number: _Number, text: str) -> str:
