@@ -166,7 +166,7 @@ def _names_in(text: str) -> set[str]:
     if len(words) >= _MIN_PROSE_WORDS and little < _ENGLISH * len(words):
         return set()
     marked = (m for m in _CAPITAL.finditer(text) if m["start"] is None or len(words) == 1)  # "Lalisa."
-    names = {m["word"].replace("\u2019", "'").removesuffix("'s") for m in marked}
+    names = {m["word"].replace("\u2019", "'").removesuffix("'s").rstrip("'") for m in marked}
     return {_norm(name) for name in names} - _NO_NAMES - _VOCABULARY - _SPELT.keys()
 
 

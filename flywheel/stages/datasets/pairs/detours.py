@@ -128,9 +128,11 @@ def _asked_by_both(pair: Pair) -> set[str]:
 def _led_there_too(pair: Pair, facts: Facts) -> bool:
     """Whether the rejected call led to the same answer, with which its attempt failed: its verifier saw a difference.
 
-    One answer then has all that the other names, and a part of it is in what the rejected call gave.
+    One answer then has all that the other names beyond the request, and a part of it is in what the call gave.
     """
-    ours, theirs = (_conclusion(facts.answer(pair[f"{side}_episode"])) for side in ("chosen", "rejected"))
+    asked = shown(str(pair["prompt"]))
+    named = (_conclusion(facts.answer(pair[f"{side}_episode"])) for side in ("chosen", "rejected"))
+    ours, theirs = (names - asked or names for names in named)
     both = ours & theirs
     same = bool(both) and both in (ours, theirs)
     return same and not _succeeded(pair, facts) and bool(both & plain_forms(facts.results(key_of(pair, "rejected"))))

@@ -204,6 +204,7 @@ def test_the_answer_rests_on_the_call(
         ("it is 15", "it is 22", "So 15.", "So 22.", True),
         ("the Harbour of Bergen", "Bergen has it", "It is the Harbour of Bergen.", "It is Bergen.", False),  # the same
         ("the Harbour of Bergen", "no one knows", "It is the Harbour of Bergen.", "It is Bergen.", True),  # found later
+        ("It is Oslo in West", "nothing on West", "In West it is Oslo.", "I know of none in West.", True),
         ("of Odin it tells", "it is late", "Both tell of Odin.\nThe answer is West.", "So 22.", False),  # a guess
         (
             "of Odin in West",
