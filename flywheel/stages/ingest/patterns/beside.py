@@ -138,8 +138,9 @@ _LONG_NAMES = (
     r"|снилс|инн\b|паспорт|身份证号?|主民登録|個人番号|マイナンバー|my number|주민등록번호|주민번호|c[ée]dula|tax file number"
     r"|ird number|social insurance number|national insurance number"
     r"|unique taxpayer reference|taxpayer (?:id|reference)|employer identification number|emirates id"
-    r"|teudat zehut|israeli id|thai id|voter id|epic no|gst(?:in)? ?(?:number|no)?\b"
-    r"|south african id|id number|identity (?:card|number)|mykad|เลขประจำตัวประชาชน|medicare (?:id|card"
+    r"|teudat zehut|(?-i:[A-Z][a-z]{1,9}(?:ian|ish|ese|ean|yan|ani|aqi|eli|ai|can)) id\b|voter id|epic no|gst(?:in)? ?(?:number|no)?\b"
+    r"|رقم الهوية|الرقم القومي|الرقم الوطني|căn cước(?: công dân)?|नागरिकता|নম্বর|tal-identità|bank verification number"
+    r"|provider identifier|ghana card|kra pin|id number|identity (?:card|number)|mykad|เลขประจำตัวประชาชน|medicare (?:id|card"
     r"|number)|passeport|pasaporte|permis|partita iva|p\.\s?iva|codice fiscale"
     r"|documento|imei\b|vin\b|chassis number|tax[ _-]?(?:id|number|no)\b|nhs (?:number|no)"
     r"|burgerservicenummer|numer pesel|licen[cs]e n(?:umber|o)|insurance number"
@@ -167,7 +168,7 @@ _SHORT_NAMES = (
     r"CNPJ|CPF|DNI|NIE|NIF|CIF|RUT|CUIT|CUIL|CURP|C\.C\.|AHV|AVS|SVNR|SV-Nr|CPR|HETU|RČ|OIB|TCKN|SNILS|INN"
     r"|UTR|NINO|EIN|ITIN|TIN|MBI|SIN|NAS|TFN|ABN|IRD|NRIC"
     r"|NSS|NUSS|PIS|PASEP|CNH|CNP|ЕГН|EGN|JMBG|UAN|UMID|NIN|BVN|A/C"
-    r"|HKID|EID|PESEL|NIP|REGON|BSN|NISS|INSZ|NIR|IdNr\.?|PPSN?|GSTIN|UTR|EPIC|IMEI|VIN|MRN|OHIP|TAJ|CNI|SNS|RG|T\.C\.|CF|C\.F\.|fnr"
+    r"|CNIC|KTP|CCCD|SIRET|ΑΦΜ|LANR|RVNR|NPI|ЕМБГ|ИИН|ЖСН|TNIN|NIMC|HKID|EID|PESEL|NIP|REGON|BSN|NISS|INSZ|NIR|IdNr\.?|PPSN?|GSTIN|UTR|EPIC|IMEI|VIN|MRN|OHIP|TAJ|CNI|SNS|RG|T\.C\.|CF|C\.F\.|fnr"
 )
 _LETTERS_AND_DIGITS = (
     r"(?-i:(?=[A-Z]{0,6}[ ./-]?[A-Z]{0,4}[0-9])[0-9A-Z]{1,6}(?:[ ./-]{0,2}[0-9A-Z]{1,6}){1,8}(?:\([0-9A-Z]\))?)"
@@ -181,10 +182,10 @@ _NUMBERS = (
     ),
     _Number(
         "national_id",
-        r"kennzeichen|nummernschild|licen[cs]e plate|number plate|plate number|plaque|immatriculation|kenteken|rejestracyj\w{1,3}|matr[íi]cula|targa\b|plaka\b",
+        r"kennzeichen|nummernschild|vehicle registration(?: number)?|licen[cs]e plate|number plate|plate number|plaque|immatriculation|kenteken|rejestracyj\w{1,3}|matr[íi]cula|targa\b|plaka\b",
         r"(?-i:[A-ZÄÖÜ0-9]{1,4}(?:[ -]?[A-Z0-9]{1,4}){1,4})",
         _is_plate,
-        ("kennzeichen", "schild", "plate", "plaque", "matr", "targa", "plaka", "kenteken", "rejestr"),
+        ("kennzeichen", "schild", "vehicle reg", "plate", "plaque", "matr", "targa", "plaka", "kenteken", "rejestr"),
     ),
     _Number(
         "national_id",
@@ -198,10 +199,23 @@ _NUMBERS = (
     _Number("national_id", r"\brfc\b", r"[A-Z]{3,4}[0-9]{6}[A-Z0-9]{3}", bool, ("rfc",)),
     _Number(
         "national_id",
-        r"(?:passport|reisepass|passnummer|pass-nr|passeport|pasaporte|passaporto|passaporte|护照|パスポート|paspoort)(?: (?!exp)[a-zà-ÿ]{4,12}(?=[ :]))?",
+        r"(?:passport|reisepass|passnummer|pass-nr|passeport|pasaporte|passaporto|passaporte|护照|パスポート|여권|paspoort|travel document)(?: (?!exp)[a-zà-ÿ]{4,12}(?=[ :]))?",
         r"[A-Z]{0,3}[ -]?[0-9A-Z]{5,9}",
         _is_passport,
-        ("passp", "reisep", "passn", "pass-", "passe", "pasap", "passap", "护照", "パスポート", "paspo"),
+        (
+            "passp",
+            "reisep",
+            "passn",
+            "pass-",
+            "passe",
+            "pasap",
+            "passap",
+            "护照",
+            "パスポート",
+            "여권",
+            "paspo",
+            "travel doc",
+        ),
     ),
     _Number(
         "national_id",
@@ -385,11 +399,11 @@ _MADE_TRIGGER = (
     r"|resident|fiscal|kennzeich|nummernschild|[ _-]plate|plate number|plaka|plaque|targa|kenteken|rejestr|immatric|tessera|patient|medical|utente|rijbewijs|conduc|habilita|ausweis|gesundheitsk|permis|tarjeta|carteira|vitale|prawo jazdy|körkort|førerkort|kørekort|ajokort|health plan|dvla|driv|身份證|personnr|cpr|my ic |fahrgestell|bastidor|telaio|ת.{1,4}ז |บัตรประชาชน|matr[ií]cula|isiku|asmens|dow[oó]d|matičn|numeric|паспорт|在留|身分|身份|osob|r\.č|sofi-?nummer"
 )
 _TRIGGER_IDS = (
-    r"(?i:passport|reisepass|passnummer|pass-nr|passeport|pasaporte|passap|paspoort|licen[cs]e|hrerschein"
+    r"(?i:passport|reisepass|passnummer|pass-nr|passeport|pasaporte|passap|paspoort|travel doc|vehicle reg|licen[cs]e|hrerschein"
     r"|permis de|licencia"
     rf"|{START}(?:dl|pan|itin|ein|mbi|nhs|sin|tfn|rfc)[^a-z]|permanent account|income tax|medicare"
     rf"|health card|insurance|tax file|curp)"
-    r"[^\n]{0,32}[0-9]|护照|パスポート"
+    r"[^\n]{0,32}[0-9]|护照|パスポート|여권"
     rf"|(?:(?i:{_LONG_TRIGGER}|{_MADE_TRIGGER})|(?i:{START_OF_SHORT})(?:{_SHORT_NAMES})[^A-Za-z0-9])[^\n]{{0,24}}[0-9]"
 )
 PHONED = Scan("phone", _TRIGGER_PHONES, phones, hint=WORDS, numbers=_PHONE_NAMED.pattern)
