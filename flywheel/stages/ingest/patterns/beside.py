@@ -306,7 +306,7 @@ _GAP = (
     r"|value|token|transit|PAT|login|numéro|número|n°|de|es|é|è|är|er|to|jest)\b|n?\.?[º°]|\\[nrt\"]){0,12}?)"
 )
 _EDGE = r"(?:(?<![^\W_])(?=[^\W_])|(?<=[^\W_])(?![^\W_]))"  # of a word; `_` parts words
-_CAPITAL = re.compile(r"\\.|[^\W\d_a-z]")  # or what an escape names, which is no letter of a word
+_CAPITAL = re.compile(r"\\.|[^\W\d_a-z]")  # or an escape, which stays
 
 
 def _small(words: str) -> str:
