@@ -138,7 +138,7 @@ _LONG_NAMES = (
     r"|снилс|инн\b|паспорт|身份证号?|主民登録|個人番号|マイナンバー|my number|주민등록번호|주민번호|c[ée]dula|tax file number"
     r"|ird number|social insurance number|national insurance number"
     r"|unique taxpayer reference|taxpayer (?:id|reference)|employer identification number|emirates id"
-    r"|teudat zehut|(?-i:[A-Z][a-z]{1,9}(?:ian|ish|ese|ean|yan|ani|aqi|eli|ai|can)) id\b|voter id|epic no|gst(?:in)? ?(?:number|no)?\b"
+    r"|teudat zehut|(?:ian|ican|yan|ani|aqi|aeli|thai|orean|nese|british|irish|spanish|polish|turkish|danish|swedish) id\b|voter id|epic no|gst(?:in)? ?(?:number|no)?\b"
     r"|رقم الهوية|الرقم القومي|الرقم الوطني|căn cước(?: công dân)?|नागरिकता|নম্বর|tal-identità|bank verification number"
     r"|provider identifier|ghana card|kra pin|id number|identity (?:card|number)|mykad|เลขประจำตัวประชาชน|medicare (?:id|card"
     r"|number)|passeport|pasaporte|permis|partita iva|p\.\s?iva|codice fiscale"

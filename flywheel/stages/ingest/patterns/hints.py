@@ -146,6 +146,19 @@ _PHRASES = (
     "health card",
     "transit n",
     "epic no",
+    "ian id",
+    "ican id",
+    "yan id",
+    "ani id",
+    "aqi id",
+    "orean id",
+    "nese id",
+    "british id",
+    "irish id",
+    "nish id",
+    "polish id",
+    "turkish id",
+    "swedish id",
     "ghana card",
     "kra pin",
     "travel doc",
@@ -203,8 +216,7 @@ _SHORT_NAMES = "|".join(
 # times as long.
 WORDS = Hint(
     (*_KNOWN, *(name[:_MOST_OF_NAME] for name in _NAMES if not any(part in name for part in _KNOWN))),
-    rf"(?i:{START}(?:(?:{_ALONE})[^a-z]|code|tax|gst|7z|(?:un)?zip |(?:voter|id) (?:id|number))"
-    r"|(?:ian|ish|ese|ean|yan|ani|aqi|eli|ai|can) id[^a-z]"
+    rf"(?i:{START}(?:(?:{_ALONE})[^a-z]|code|tax|gst|7z|(?:un)?zip |(?:thai|israeli|voter|id) (?:id|number))"
     rf"|{START_OF_SHORT}(?:{_ALONE_AND_SHORT})[^a-z0-9]|(?:passe?|pw|key|otp|eth|iva)[^a-z]|token[^s]"
     rf"|auth[^o]|shared.key|my.?number|sort.?code"
     r"|personal.?id|[\[({<_ ](?:dot|punkt|punto)[\])}>_ ]|[\[({<]\s?(?:at|ät)\s?[\])}>])"
