@@ -24,6 +24,7 @@ _LOOKS_UP = re.compile(
     r"^(?:get|list|search|find|look|lookup|fetch|read|query|check|view|show|describe|count|browse|calculate|compute"
     r"|think|plan|verify|validate|preview|status|retrieve)(?:_|$)"
 )
+_SEARCHES = re.compile(r"(?:^|_)(?:search|find|google|look_?up)(?:_|$)")
 _PERSON = r"(?:humans?|agents?|operator|support|representative|supervisor|person)"
 _TO_A_PERSON = re.compile(rf"(?:^|_){_PERSON}(?:_|$)")
 _HANDOFF = re.compile(
@@ -94,3 +95,9 @@ def changes(tool: str) -> bool:
     if looks_up(tool) or is_handoff(tool):
         return False
     return is_destructive(tool) or bool(_CHANGES.search(_words(tool)))
+
+
+@lru_cache(maxsize=4096)
+def is_search(tool: str) -> bool:
+    """Return whether a tool's name implies that it looks for what some words describe."""
+    return bool(_SEARCHES.search(_words(tool))) and not _CHANGES.search(_words(tool))

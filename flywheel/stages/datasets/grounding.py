@@ -52,6 +52,7 @@ _UNKNOWN_NAME = re.compile(
     r"\A.{0,80}\b(?:no such (?:table|column)|unknown (?:table|column|database)|does(?: no|n'?)t exist)", re.IGNORECASE
 )
 _CODE = re.compile(r"[()=<>|;$*{}]|\S\s+\S+\s+\S+\s+\S")
+_CODE_SIGNS = re.compile(r"[()=<>|;${}]")
 _MIN_PROSE_WORDS = 6
 _MIN_PROSE_SHARE = 0.15
 _ENGLISH = 0.1  # share of little words from which a text with capital letters is taken for English
@@ -91,6 +92,7 @@ _VOCABULARY_LIST = (
 )
 _FUNCTION_WORDS = frozenset(_FUNCTION_WORD_LIST.split())
 _ENGLISH_WORDS = _FUNCTION_WORDS | {"and", "in", "by", "as", "on", "at", "with", "from", "is", "a", "not", "or"}
+_LITTLE_WORDS = _ENGLISH_WORDS - {"not", "or", "but"}
 _OPENING = r"\"'\u201c\u201d\u2018\u2019(*_#\["
 _CAPITAL = re.compile(
     rf"(?:(?P<start>\A|[.!?:;\n*\u2022\u2013\u2014-][\s{_OPENING}]*)|(?<=[\s{_OPENING}]))(?P<word>[A-Z][\w'\u2019]+)"
@@ -108,6 +110,17 @@ def is_prose(text: str) -> bool:
     if len(words) < _MIN_PROSE_WORDS:
         return False
     return sum(w.lower() in _FUNCTION_WORDS for w in words) >= _MIN_PROSE_SHARE * len(words)
+
+
+def without_prose(text: str) -> str:
+    """Return a text without its sentences: nothing of prose; of code its lines but for comments and docstrings."""
+    rest = "\n".join(line for line in text.splitlines() if not is_prose(line))
+    return rest if _CODE_SIGNS.search(rest) or not is_prose(text) else ""
+
+
+def content_words(text: str) -> frozenset[str]:
+    """Return the words of a text without English's little ones, which negate nothing, and without letter case."""
+    return frozenset(_COMPOUND.findall(text.casefold())) - _LITTLE_WORDS
 
 
 def _plain(text: str) -> str:
@@ -153,7 +166,7 @@ def _names_in(text: str) -> set[str]:
     if len(words) >= _MIN_PROSE_WORDS and little < _ENGLISH * len(words):
         return set()
     marked = (m for m in _CAPITAL.finditer(text) if m["start"] is None or len(words) == 1)  # "Lalisa."
-    names = {m["word"].replace("\u2019", "'").removesuffix("'s") for m in marked}
+    names = {m["word"].replace("\u2019", "'").removesuffix("'s").rstrip("'") for m in marked}
     return {_norm(name) for name in names} - _NO_NAMES - _VOCABULARY - _SPELT.keys()
 
 

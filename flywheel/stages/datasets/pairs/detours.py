@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from typing import Any
 
 from flywheel.reading.status import says_nothing
@@ -85,36 +84,58 @@ def _fell_short(pair: Pair, facts: Facts) -> bool:
     """Whether the rejected call failed, or did not give the answer, or what its attempt got later, and the chosen did.
 
     An answer that names nothing that the chosen call showed was known without it, and for the most part where it names
-    more that the call did not show: then only an error separates the two. What its attempt got later was
-    missing where it succeeded by it, and is not a result that chance gives as well.
+    more that the call did not show, or where its conclusion does not: then only an error separates the two. What its
+    attempt got later was missing where it succeeded by it, and is not a result that chance gives as well.
     """
     gave, other = (facts.results(key_of(pair, side)) for side in ("chosen", "rejected"))
-    words = facts.answer(pair["chosen_episode"])
+    words, asked = facts.answer(pair["chosen_episode"]), shown(str(pair["prompt"]))
     named = named_tokens({"content": words})
-    answer = named - shown(str(pair["prompt"])) or named  # one of the options, where it names nothing new
+    answer = named - asked or named  # one of the options, where it names nothing new
     told = answer & plain_forms(gave)
-    calls = calls_of(message_of(pair, "chosen"))
-    if answer and not told and not (says_nothing(gave) and is_submitted(calls, words)):
+    silent = says_nothing(gave) and is_submitted(calls_of(message_of(pair, "chosen")), words)
+    if answer and not told and not silent:
         return False
     at_fault = _at_fault(pair, facts)
     if at_fault or at_fault is None:
         return at_fault is not None
-    if answer & plain_forms(other) - told:
-        return False  # it gave a part of the answer that the chosen one did not
-    if (
-        told - plain_forms(other)
-        and MOSTLY * len(told) >= len(answer)
-        and _concludes(words, told | shown(str(pair["prompt"])))
-    ):
+    if answer & plain_forms(other) - told or _led_there_too(pair, facts):
+        return False  # it gave a part of the answer that the chosen one did not, or all that is needed
+    concluded = _conclusion(words)
+    shows = (concluded - asked or concluded - _asked_by_both(pair)) & plain_forms(gave)
+    if concluded and not shows and not silent:
+        return False
+    if shows - plain_forms(other) and MOSTLY * len(told) >= len(answer):
         return True
     later = [text for n, text in facts.seen[pair["rejected_episode"]] if n > pair["rejected_step"]]
     return _succeeded(pair, facts) and len(gave.strip()) > 1 and is_among(gave, later)
 
 
-def _concludes(words: str, known: AbstractSet[str]) -> bool:
-    """Whether the last line of an answer that names anything names something that was known, not worked out from it."""
-    named = (named_tokens({"content": line}) for line in reversed(words.splitlines()))
-    return bool(next(filter(None, named), set()) & known)
+def _conclusion(words: str) -> set[str]:
+    """Return what the last line of an answer that names anything names."""
+    lines = (named_tokens({"content": line}) for line in reversed(words.splitlines()))
+    return next(filter(None, lines), set())
+
+
+def _asked_by_both(pair: Pair) -> set[str]:
+    """Return the words that both calls name: a result that repeats them does not answer, as a number may."""
+    sides = []
+    for side in ("chosen", "rejected"):
+        texts = (text for call in calls_of(message_of(pair, side)) for text in texts_in(call.get("arguments")))
+        sides.append(frozenset[str]().union(*map(plain_forms, texts)))
+    return {word for word in sides[0] & sides[1] if not word[0].isdigit()}
+
+
+def _led_there_too(pair: Pair, facts: Facts) -> bool:
+    """Whether the rejected call led to the same answer, with which its attempt failed: its verifier saw a difference.
+
+    One answer then has all that the other names beyond the request, and a part of it is in what the call gave.
+    """
+    asked = shown(str(pair["prompt"]))
+    named = (_conclusion(facts.answer(pair[f"{side}_episode"])) for side in ("chosen", "rejected"))
+    ours, theirs = (names - asked or names for names in named)
+    both = ours & theirs
+    same = bool(both) and both in (ours, theirs)
+    return same and not _succeeded(pair, facts) and bool(both & plain_forms(facts.results(key_of(pair, "rejected"))))
 
 
 def _at_fault(pair: Pair, facts: Facts) -> bool | None:

@@ -18,7 +18,7 @@ import polars as pl
 from flywheel.config import PairsConfig
 from flywheel.models.calls import is_reproducible
 from flywheel.reading.status import says_nothing
-from flywheel.records import Split, ToolStatus, canonical_json, texts_in
+from flywheel.records import Split, ToolStatus, texts_in
 from flywheel.stages.common.canonical import call_key
 from flywheel.stages.common.memo import cached_by_identity
 from flywheel.stages.common.tools import changes, looks_up
@@ -30,8 +30,8 @@ from flywheel.stages.datasets.pairs.limits import signature
 from flywheel.stages.datasets.pairs.requests import only_in_one
 from flywheel.stages.datasets.pairs.taint import tainted
 from flywheel.stages.datasets.pairs.within import STILL_THE_SAME_CALL, overlap
+from flywheel.stages.datasets.pairs.wording import near_identical
 
-TOO_SIMILAR = 0.9
 FEW_WORDS, LINE_WORDS = 5, 3  # words of a result that is one finding; of a line that is a message
 FOREIGN_WORDS, LONG_WORD = 3, 5  # foreign words, and their letters, that make a text one about something else
 _SHOWN_BY_RESULT = frozenset({CHEAPER, "retry_fixed"})  # builders whose evidence is what a call gave
@@ -77,47 +77,6 @@ def _same_action(pair: Pair, facts: Facts) -> bool:
     keys = {facts.action.get(key_of(pair, side), (None, []))[0] for side in ("chosen", "rejected")}
     by_key = len(keys) == 1 and None not in keys and bool(calls_of(chosen)) and not edited(pair)
     return by_key or signature(chosen) == signature(rejected)
-
-
-def _near_identical(pair: Pair, facts: Facts) -> bool:
-    """Whether the sides are the same in other words, so that neither is better.
-
-    Calls count as such when they differ in prose only and neither side names anything (a number, an identifier)
-    beyond what the other names; any other difference between calls is a real one, however small. Two texts do when they
-    share nearly all words, or tell the same: the same numbers and names that the user did not mention.
-    """
-    del facts
-    chosen, rejected = (message_of(pair, side) for side in ("chosen", "rejected"))
-    if calls_of(chosen) and calls_of(rejected):
-        ours, theirs = named_tokens(chosen), named_tokens(rejected)
-        nothing_named = ours <= theirs or theirs <= ours or pair["builder"] == CHEAPER
-        return _without_prose(chosen) == _without_prose(rejected) and nothing_named
-    if calls_of(chosen) or calls_of(rejected):
-        return False
-    texts = [str(message.get("content") or "") for message in (chosen, rejected)]
-    if overlap(*map(plain_words, texts)) > TOO_SIMILAR:
-        return True
-    asked = _asked(pair["prompt"])
-    told = [named_tokens({"content": text}) - asked for text in texts]
-    return bool(told[0]) and told[0] == told[1]
-
-
-@lru_cache(maxsize=64)
-def _asked(prompt: str) -> frozenset[str]:
-    """Return what users named: an answer that repeats it adds nothing by that."""
-    people = [m for m in json.loads(prompt) if m["role"] == "user"]
-    return frozenset[str]().union(*(named_tokens({"content": str(m.get("content") or "")}) for m in people))
-
-
-def _without_prose(message: dict[str, Any]) -> str:
-    def strip(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: strip(inner) for key, inner in value.items()}
-        if isinstance(value, list):
-            return [strip(inner) for inner in value]
-        return "" if isinstance(value, str) and is_prose(value) else value
-
-    return canonical_json([(call["name"], strip(call.get("arguments"))) for call in calls_of(message)])
 
 
 def _same_result(pair: Pair, facts: Facts) -> bool:
@@ -329,9 +288,9 @@ def _nothing_shown(pair: Pair, facts: Facts) -> bool:
         return False
     key = key_of(pair, "chosen")
     result, written = facts.results(key), " ".join(text for call in calls for text in texts_in(call.get("arguments")))
-    if not (says_nothing(result) or not plain_words(result) or _is_echo(result, written)):
-        return False
-    return not is_submitted(calls, facts.answer(key[0]))
+    if says_nothing(result) or not plain_words(result):
+        return not is_submitted(calls, facts.answer(key[0]))
+    return _is_echo(result, written)
 
 
 def _is_echo(result: str, written: str) -> bool:
@@ -446,7 +405,7 @@ FILTERS: tuple[tuple[str, Callable[[Pair, Facts], bool]], ...] = (
     ("not as written", _not_as_written),
     ("chosen call failed", _failed_chosen),
     ("same action", _same_action),
-    ("near-identical", _near_identical),
+    ("near-identical", near_identical),
     ("same result", _same_result),
     ("other order", _other_order),
     ("other request", _other_request),

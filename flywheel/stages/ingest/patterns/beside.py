@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from flywheel.stages.ingest.patterns.hints import START, START_OF_SHORT, WORDS
-from flywheel.stages.ingest.patterns.kinds import Find, Scan, digits_of
+from flywheel.stages.ingest.patterns.kinds import Find, Scan, digits_of, lowered
 from flywheel.stages.ingest.patterns.personal import IBAN_LENGTH
 
 _PHONE_WORDS = (
@@ -138,8 +138,9 @@ _LONG_NAMES = (
     r"|снилс|инн\b|паспорт|身份证号?|主民登録|個人番号|マイナンバー|my number|주민등록번호|주민번호|c[ée]dula|tax file number"
     r"|ird number|social insurance number|national insurance number"
     r"|unique taxpayer reference|taxpayer (?:id|reference)|employer identification number|emirates id"
-    r"|teudat zehut|israeli id|thai id|voter id|epic no|gst(?:in)? ?(?:number|no)?\b"
-    r"|south african id|id number|identity (?:card|number)|mykad|เลขประจำตัวประชาชน|medicare (?:id|card"
+    r"|teudat zehut|(?:ian|ican|yan|ani|aqi|aeli|thai|orean|nese|british|irish|spanish|polish|turkish|danish|swedish) id\b|voter id|epic no|gst(?:in)? ?(?:number|no)?\b"
+    r"|رقم الهوية|الرقم القومي|الرقم الوطني|căn cước(?: công dân)?|नागरिकता|নম্বর|tal-identità|bank verification number"
+    r"|provider identifier|ghana card|kra pin|id number|identity (?:card|number)|mykad|เลขประจำตัวประชาชน|medicare (?:id|card"
     r"|number)|passeport|pasaporte|permis|partita iva|p\.\s?iva|codice fiscale"
     r"|documento|imei\b|vin\b|chassis number|tax[ _-]?(?:id|number|no)\b|nhs (?:number|no)"
     r"|burgerservicenummer|numer pesel|licen[cs]e n(?:umber|o)|insurance number"
@@ -167,7 +168,7 @@ _SHORT_NAMES = (
     r"CNPJ|CPF|DNI|NIE|NIF|CIF|RUT|CUIT|CUIL|CURP|C\.C\.|AHV|AVS|SVNR|SV-Nr|CPR|HETU|RČ|OIB|TCKN|SNILS|INN"
     r"|UTR|NINO|EIN|ITIN|TIN|MBI|SIN|NAS|TFN|ABN|IRD|NRIC"
     r"|NSS|NUSS|PIS|PASEP|CNH|CNP|ЕГН|EGN|JMBG|UAN|UMID|NIN|BVN|A/C"
-    r"|HKID|EID|PESEL|NIP|REGON|BSN|NISS|INSZ|NIR|IdNr\.?|PPSN?|GSTIN|UTR|EPIC|IMEI|VIN|MRN|OHIP|TAJ|CNI|SNS|RG|T\.C\.|CF|C\.F\.|fnr"
+    r"|CNIC|KTP|CCCD|SIRET|ΑΦΜ|LANR|RVNR|NPI|ЕМБГ|ИИН|ЖСН|TNIN|NIMC|HKID|EID|PESEL|NIP|REGON|BSN|NISS|INSZ|NIR|IdNr\.?|PPSN?|GSTIN|UTR|EPIC|IMEI|VIN|MRN|OHIP|TAJ|CNI|SNS|RG|T\.C\.|CF|C\.F\.|fnr"
 )
 _LETTERS_AND_DIGITS = (
     r"(?-i:(?=[A-Z]{0,6}[ ./-]?[A-Z]{0,4}[0-9])[0-9A-Z]{1,6}(?:[ ./-]{0,2}[0-9A-Z]{1,6}){1,8}(?:\([0-9A-Z]\))?)"
@@ -181,10 +182,10 @@ _NUMBERS = (
     ),
     _Number(
         "national_id",
-        r"kennzeichen|nummernschild|licen[cs]e plate|number plate|plate number|plaque|immatriculation|kenteken|rejestracyj\w{1,3}|matr[íi]cula|targa\b|plaka\b",
+        r"kennzeichen|nummernschild|vehicle registration(?: number)?|licen[cs]e plate|number plate|plate number|plaque|immatriculation|kenteken|rejestracyj\w{1,3}|matr[íi]cula|targa\b|plaka\b",
         r"(?-i:[A-ZÄÖÜ0-9]{1,4}(?:[ -]?[A-Z0-9]{1,4}){1,4})",
         _is_plate,
-        ("kennzeichen", "schild", "plate", "plaque", "matr", "targa", "plaka", "kenteken", "rejestr"),
+        ("kennzeichen", "schild", "vehicle reg", "plate", "plaque", "matr", "targa", "plaka", "kenteken", "rejestr"),
     ),
     _Number(
         "national_id",
@@ -198,10 +199,23 @@ _NUMBERS = (
     _Number("national_id", r"\brfc\b", r"[A-Z]{3,4}[0-9]{6}[A-Z0-9]{3}", bool, ("rfc",)),
     _Number(
         "national_id",
-        r"(?:passport|reisepass|passnummer|pass-nr|passeport|pasaporte|passaporto|passaporte|护照|パスポート|paspoort)(?: (?!exp)[a-zà-ÿ]{4,12}(?=[ :]))?",
+        r"(?:passport|reisepass|passnummer|pass-nr|passeport|pasaporte|passaporto|passaporte|护照|パスポート|여권|paspoort|travel document)(?: (?!exp)[a-zà-ÿ]{4,12}(?=[ :]))?",
         r"[A-Z]{0,3}[ -]?[0-9A-Z]{5,9}",
         _is_passport,
-        ("passp", "reisep", "passn", "pass-", "passe", "pasap", "passap", "护照", "パスポート", "paspo"),
+        (
+            "passp",
+            "reisep",
+            "passn",
+            "pass-",
+            "passe",
+            "pasap",
+            "passap",
+            "护照",
+            "パスポート",
+            "여권",
+            "paspo",
+            "travel doc",
+        ),
     ),
     _Number(
         "national_id",
@@ -292,9 +306,20 @@ _GAP = (
     r"|value|token|transit|PAT|login|numéro|número|n°|de|es|é|è|är|er|to|jest)\b|n?\.?[º°]|\\[nrt\"]){0,12}?)"
 )
 _EDGE = r"(?:(?<![^\W_])(?=[^\W_])|(?<=[^\W_])(?![^\W_]))"  # of a word; `_` parts words
+_CAPITAL = re.compile(r"\\.|[^\W\d_a-z]")  # or an escape, which stays
+
+
+def _small(words: str) -> str:
+    """Return an expression for words in any case as one for texts in small letters."""
+    return _CAPITAL.sub(lambda match: match[0] if match[0][0] == "\\" else match[0].lower(), words)
+
+
+# Where the words may begin, in small letters: Python's engine passes over what does not begin with the first letter of
+# one, which it cannot in an expression for any case. Only there the expression for words and number is tried.
 _PATTERNS = tuple(
     (
         number,
+        re.compile(_small(number.words.replace(r"\b", _EDGE))),
         re.compile(
             rf"(?:(?i:{number.words.replace(chr(92) + 'b', _EDGE)}))(?i:{_GAP})(?<![0-9A-Za-z])(?P<value>{number.shape})(?![0-9A-Za-z]|[.-][0-9])"
         ),
@@ -306,6 +331,7 @@ _NAMED = tuple(
     for number in _NUMBERS
 )
 _FAR = 48
+_AS_WRITTEN = str.maketrans("\u0130\u0131\u017f", "iis")  # letters that an expression for any case takes for i and s
 
 
 def phones(text: str, name: str) -> Iterator[Find]:
@@ -329,11 +355,11 @@ def phones(text: str, name: str) -> Iterator[Find]:
 
 def numbers(kind: str, text: str, name: str) -> Iterator[Find]:
     """Yield what words announce, of one kind."""
-    lowered = text.lower()
-    for number, pattern in _PATTERNS:
-        if number.kind != kind or (number.parts and not any(part in lowered for part in number.parts)):
+    small = lowered(text).translate(_AS_WRITTEN)
+    for number, words, pattern in _PATTERNS:
+        if number.kind != kind or (number.parts and not any(part in small for part in number.parts)):
             continue
-        for match in pattern.finditer(text):
+        for match in _announced(text, small, words, pattern):
             normal = _normal(number, match["value"])
             if number.check(normal):
                 yield Find(normal, *match.span("value"))
@@ -347,6 +373,16 @@ def numbers(kind: str, text: str, name: str) -> Iterator[Find]:
             ):
                 start = text.index(text.strip())
                 yield Find(_normal(number, text), start, start + len(text.strip()))
+
+
+def _announced(text: str, small: str, words: re.Pattern[str], pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
+    """Yield what `pattern.finditer` would: matches from left to right, none overlapping."""
+    place = words.search(small)
+    while place is not None:
+        match = pattern.match(text, place.start())
+        if match:
+            yield match
+        place = words.search(small, match.end() if match else place.start() + 1)
 
 
 def _normal(number: _Number, text: str) -> str:
@@ -363,11 +399,11 @@ _MADE_TRIGGER = (
     r"|resident|fiscal|kennzeich|nummernschild|[ _-]plate|plate number|plaka|plaque|targa|kenteken|rejestr|immatric|tessera|patient|medical|utente|rijbewijs|conduc|habilita|ausweis|gesundheitsk|permis|tarjeta|carteira|vitale|prawo jazdy|körkort|førerkort|kørekort|ajokort|health plan|dvla|driv|身份證|personnr|cpr|my ic |fahrgestell|bastidor|telaio|ת.{1,4}ז |บัตรประชาชน|matr[ií]cula|isiku|asmens|dow[oó]d|matičn|numeric|паспорт|在留|身分|身份|osob|r\.č|sofi-?nummer"
 )
 _TRIGGER_IDS = (
-    r"(?i:passport|reisepass|passnummer|pass-nr|passeport|pasaporte|passap|paspoort|licen[cs]e|hrerschein"
+    r"(?i:passport|reisepass|passnummer|pass-nr|passeport|pasaporte|passap|paspoort|travel doc|vehicle reg|licen[cs]e|hrerschein"
     r"|permis de|licencia"
     rf"|{START}(?:dl|pan|itin|ein|mbi|nhs|sin|tfn|rfc)[^a-z]|permanent account|income tax|medicare"
     rf"|health card|insurance|tax file|curp)"
-    r"[^\n]{0,32}[0-9]|护照|パスポート"
+    r"[^\n]{0,32}[0-9]|护照|パスポート|여권"
     rf"|(?:(?i:{_LONG_TRIGGER}|{_MADE_TRIGGER})|(?i:{START_OF_SHORT})(?:{_SHORT_NAMES})[^A-Za-z0-9])[^\n]{{0,24}}[0-9]"
 )
 PHONED = Scan("phone", _TRIGGER_PHONES, phones, hint=WORDS, numbers=_PHONE_NAMED.pattern)

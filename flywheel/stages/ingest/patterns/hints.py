@@ -98,7 +98,7 @@ _PARTS = (
     " körkort førerkort kørekort ajokort dvla driver driving personnr fahrgestell bastidor telaio บัตรประชาชน clabe cellula cellphone chiama"
     " dzwoni wa.me chassis assurance assicura verzeker beneficiary foreigner patente arzt kranken 등록 면허 여권"
     " _plate -plate seplate plaka plaque matríc matric targa cidad ciudad cittad nacional national nazional segur securit elector voter holder medicaid fiscal kennzeich isiku asmens dowód"
-    " dowod matičn паспорт 在留 身分 osobist osobní member"
+    " الهوية القومي الوطني cước नागरिकता নম্বর identità dowod matičn паспорт 在留 身分 osobist osobní member"
     # telephones
     " phone telef teléf téléph mobil móvel móvil movel movil handy durchwahl celular whatsapp msisdn"
     " portable 電話 携帯 手机 电话 手機 फ़ोन फोन मोबाइल 전화 휴대폰 тел reach erreich contact landline hotline callback llámame"
@@ -146,6 +146,24 @@ _PHRASES = (
     "health card",
     "transit n",
     "epic no",
+    "ian id",
+    "ican id",
+    "yan id",
+    "ani id",
+    "aqi id",
+    "orean id",
+    "nese id",
+    "british id",
+    "irish id",
+    "nish id",
+    "polish id",
+    "turkish id",
+    "swedish id",
+    "ghana card",
+    "kra pin",
+    "travel doc",
+    "vehicle reg",
+    "verification number",
     "call me",
     "call us",
     "call him",
@@ -184,7 +202,7 @@ _PHRASES = (
 _ALONE = r"pin|cv[vc]2?|sas|tin|dni|nif|nie|nir|cpf|bsn|rrn|dl|pan|itin|ein|mbi|nhs|sin|tfn|rfc|ird|vin|mac|bic|tel|tél|fax|sms|cell"
 _ALONE_AND_SHORT = (
     r"ww|aba|rtn|cnpj|cif|rut|cuit|cuil|c\.c|ahv|avs|svnr|sv-nr|rč|oib|tckn|snils|inn|utr|nas|abn|nric|hkid"
-    r"|eid|mob|kto|mrn|ohip|taj|cni|sns|rg|nip|regon|niss|insz|ppsn?|cf|c\.f|fnr|nss|nuss|pis|pasep|cnh|cnp|егн|egn|jmbg|uan|umid|nin|bvn|ic|a/c|hp"
+    r"|eid|mob|kto|mrn|ohip|taj|cni|sns|rg|nip|regon|niss|insz|ppsn?|cf|c\.f|fnr|nss|nuss|pis|pasep|cnh|cnp|егн|egn|jmbg|uan|umid|nin|bvn|ic|a/c|hp|cnic|ktp|cccd|siret|αφμ|lanr|rvnr|npi|ембг|иин|жсн|tnin|nimc"
     r"|rp|kdf|crypt|pat|clé|log[ _-]?[io]n|sign[ _-]?in"
 )
 _KNOWN_SHORT = {*_ALONE.split("|"), *_ALONE_AND_SHORT.split("|")}

@@ -161,6 +161,7 @@ DEFINES = "def double(it): total = it + it; return total"
         (DEFINES, "[Run finished without output]", f"I submit this: {DEFINES}", True),  # the call was the answer
         (DEFINES, "[Run finished without output]", "I submit what I have.", False),
         ("print('West it is')", "West it is", "West it is.", False),  # it only says what the call itself did
+        ("print('West it is, of all')", "West it is, of all", "I say: print 'West it is, of all'", False),
         ("print(say('West'))", "West it is", "West it is.", True),
     ],
 )
@@ -195,3 +196,39 @@ def test_the_answer_rests_on_the_call(
     failing["steps"][0] |= {"result": other, "status": "failed" if "Error" in other else "ok"}
     counts = counted(frames([one, failing | {"p": 0.03}]))
     assert counts.get("kept", 0) == int(kept), counts
+
+
+@pytest.mark.parametrize(
+    ("gave", "other", "answer", "theirs", "kept"),
+    [
+        ("it is 15", "it is 22", "So 15.", "So 22.", True),
+        ("the Harbour of Bergen", "Bergen has it", "It is the Harbour of Bergen.", "It is Bergen.", False),  # the same
+        ("the Harbour of Bergen", "no one knows", "It is the Harbour of Bergen.", "It is Bergen.", True),  # found later
+        ("It is Oslo in West", "nothing on West", "In West it is Oslo.", "I know of none in West.", True),
+        ("of Odin it tells", "it is late", "Both tell of Odin.\nThe answer is West.", "So 22.", False),  # a guess
+        (
+            "of Odin in West",
+            "it is late",
+            "Both tell of Odin.\nThe answer is West.",
+            "So 22.",
+            True,
+        ),  # an option, shown
+    ],
+)
+def test_the_conclusion_is_what_the_call_showed(
+    frames: Make, gave: str, other: str, answer: str, theirs: str, *, kept: bool
+) -> None:
+    one, failing = shorter([("good", {})], [("bad", {}), ("look", {}), ("look", {"n": 5})])
+    one["steps"] = [one["steps"][0] | {"result": gave}, {"say": answer}]
+    failing["steps"] = [failing["steps"][0] | {"result": other}, *failing["steps"][1:], {"say": theirs}]
+    counts = counted(frames([one, failing | {"p": 0.03}]))
+    assert counts.get("kept", 0) == int(kept), counts
+
+
+@pytest.mark.parametrize(("asked", "shown"), [("Sten", True), ("West", False)])
+def test_a_name_that_both_calls_ask_for_is_no_answer(frames: Make, asked: str, *, shown: bool) -> None:
+    one, failing = shorter([("good", {"q": "West born"})], [("bad", {"q": f"{asked} birth"}), ("look", {})])
+    one["steps"] = [one["steps"][0] | {"result": "West was born in May"}, {"say": "It is West."}]
+    failing["steps"] = [failing["steps"][0] | {"result": "in May"}, *failing["steps"][1:]]
+    counts = counted(frames([one, failing | {"p": 0.03}]))
+    assert counts.get("efficiency: no detour", 0) == int(not shown), counts

@@ -276,6 +276,30 @@ def test_calls_that_differ_in_wording_only(frames: Make, chosen: Any, rejected: 
     assert counts["kept" if not dropped else "sibling: near-identical"] == 1
 
 
+@pytest.mark.parametrize(
+    ("tool", "one", "other", "dropped"),
+    [
+        ("search", "Who built the West tower?", "who built the west tower", True),
+        ("search_pages", "builder of the tower in West", "West tower builder", True),
+        ("search", "who built the West tower", "when was the West tower built", False),
+        ("search", "tower West not built", "tower West built", False),
+        ("search", "maker of the old blue West tower clock", "maker of the tall old blue West tower clock", True),
+        ("search", "maker of the old blue West tower clock", "maker of the old blue East tower clock", False),
+        ("search", "maker of the old blue West tower clock", "maker of the old blue West tower clock 77", False),
+        ("search", "order 5", "order 77", False),
+        ("sql", "order by West", "West by order", False),  # in code the order counts
+        ("sql", f"def n():\n    # {PROSE}\n    return 5 + 5", f"def n():\n    # Why {PROSE}\n    return 5 + 5", True),
+        ("sql", f"def n():\n    # {PROSE}\n    return 5 + 5", f"def n():\n    # {PROSE}\n    return 5 * 5", False),
+    ],
+)
+def test_searches_are_their_words_and_code_is_no_prose(
+    frames: Make, tool: str, one: str, other: str, *, dropped: bool
+) -> None:
+    ours, theirs = (attempt(name, (tool, {"q": text}), p) for name, text, p in (("a", one, 0.95), ("b", other, 0.05)))
+    _, counts = run(frames([ours, theirs]))
+    assert counts.get("sibling: near-identical", 0) == int(dropped), counts
+
+
 def retry(name: str, error: str, fixed: str, p: float = 0.95) -> dict[str, Any]:
     steps = [
         {"user": "total by region of table sales", "call": ("sql", {"q": "SELECT revenue"}), "status": "failed",
