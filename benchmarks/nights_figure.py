@@ -2,9 +2,10 @@
 
 `python benchmarks/nights_figure.py RESULTS FIGURE` draws what is done while a benchmark runs.
 
-In: the lines of nights. An arm that ran again on newer code is a row of its own, and its older runs are dashed. Area:
-the mean production success of the nights after the first, which a script serves; its difference from expert iteration
-on the same code is over seeds and nights, paired, with seeds as clusters where there are several.
+In: the lines of nights. An arm that ran again on newer code is a row of its own, and what ran on older code than the
+newest of all is dashed. Area: the mean production success of the nights after the first, which a script serves; its
+difference from expert iteration on the same code is over seeds and nights, paired, with seeds as clusters where there
+are several.
 """
 
 from __future__ import annotations
@@ -140,18 +141,19 @@ def plot(lines: Sequence[Line], path: Path) -> None:
         panel.axis_below([(night, str(night)) for night in sorted(set(nights))], title="night")
         drawing.text((panel.left, 12), world, bold=True)
         for arm in ("oracle", "dpo", "sft", "flywheel", "frozen"):
-            _arm(panel, [line for line in of_world if line["arm"] == arm], arm)
-    runs = [(arm, place, code) for arm in LOOKS for place, code in enumerate(_codes(lines, arm))]
-    for row, (arm, place, code) in enumerate(runs):
+            _arm(panel, [line for line in of_world if line["arm"] == arm], arm, lines)
+    runs = [(arm, code) for arm in LOOKS for code in _codes(lines, arm)]
+    for row, (arm, code) in enumerate(runs):
         seeds = len({line["seed"] for line in lines if (line["arm"], line["code"]) == (arm, code)})
-        more = (f", code of {code}" if place else "") + (f", {seeds} seeds" if seeds > 1 else "")
-        _legend(panel, row, LOOKS[arm][1] + more, LOOKS[arm][0], _dash(place))
+        dash = _dash(lines, code)
+        more = (f", code of {code}" if dash else "") + (f", {seeds} seeds" if seeds > 1 else "")
+        _legend(panel, row, LOOKS[arm][1] + more, LOOKS[arm][0], dash)
     _legend(panel, len(runs), "first night of a promoted round", INK, "o")
     files.atomic_write(path, drawing.svg() + "\n")
 
 
-def _dash(place: int) -> str:
-    return BROKEN if place else ""
+def _dash(lines: Sequence[Line], code: str) -> str:
+    return BROKEN if code != max(line["code"] for line in lines) else ""
 
 
 def _legend(panel: Panel, row: int, text: str, colour: str, look: str) -> None:
@@ -163,17 +165,18 @@ def _legend(panel: Panel, row: int, text: str, colour: str, look: str) -> None:
     panel.drawing.text((left + 24, y), text)
 
 
-def _arm(panel: Panel, lines: Sequence[Line], arm: str) -> None:
-    for place, code in enumerate(_codes(lines, arm)):
+def _arm(panel: Panel, lines: Sequence[Line], arm: str, every: Sequence[Line]) -> None:
+    for code in _codes(lines, arm):
         seeds = sorted({line["seed"] for line in lines if line["code"] == code})
+        dash = _dash(every, code)
         for seed in seeds:
             by_night = {line["night"]: line for line in lines if (line["code"], line["seed"]) == (code, seed)}
-            newest = arm == "flywheel" and not place
+            newest = arm == "flywheel" and not dash
             if newest and len(seeds) == 1:
                 bounds = {night: by_night[night]["production"]["interval"] for night in sorted(by_night) if night > 1}
                 lows, highs = ([(night, bound[side]) for night, bound in bounds.items()] for side in (0, 1))
                 panel.band(lows, highs, LOOKS[arm][0], opacity=0.12)
-            _curve(panel, by_night, LOOKS[arm][0], dash=_dash(place), named=newest and seed == seeds[0])
+            _curve(panel, by_night, LOOKS[arm][0], dash=dash, named=newest and seed == seeds[0])
 
 
 def _curve(panel: Panel, by_night: Mapping[int, Line], colour: str, *, dash: str, named: bool) -> None:

@@ -44,20 +44,21 @@ def call_in(fields: Mapping[str, Any]) -> Call | None:
     if given is None or tool is None:
         return None
     value = fields[given]
-    is_words = isinstance(value, str) and bool(value) and not _written(value)
+    is_words = isinstance(value, str) and bool(value) and _written(value) is None
     arguments = {"input": value} if is_words else {} if value is None else value
     return {"id": ident(first(fields, IDS)), "name": tool, "arguments": arguments}
 
 
-def _written(value: str) -> dict[str, Any]:
-    """Return the object that a text is, as JSON or as Python writes it; {} for any other text."""
+def _written(value: str) -> dict[str, Any] | None:
+    """Return the object that a text is, as JSON or as Python writes it; None for any other text."""
     opened = embedded(value)
-    return opened if isinstance(opened, dict) else literal(value) or {}
+    return opened if isinstance(opened, dict) else literal(value)
 
 
 def given_in(arguments: Any) -> set[str]:
     """Return the values in a call's arguments, as text."""
-    opened = (_written(arguments) or arguments) if isinstance(arguments, str) else arguments
+    written = _written(arguments) if isinstance(arguments, str) else None
+    opened = arguments if written is None else written
     held = opened.values() if isinstance(opened, dict) else opened if isinstance(opened, list) else None
     return {str(opened)} if held is None else set().union(*map(given_in, held))
 
