@@ -68,12 +68,25 @@ def all_called(record: Mapping[str, Any], events: Iterable[Event]) -> list[Event
 def _uncalled(record: Mapping[str, Any], events: Sequence[Event]) -> str | None:
     """Return the path of the first call in a record that its events do not have."""
     within = list(calls_within(record, _is_about))
-    known = list(_called(events)) if within else []
+    known = _given_by_tool(events, {made["name"] for _, made in within}) if within else {}
     for path, made in within:
-        given = set().union(*(values for name, values in known if name.endswith(made["name"])), {""})
-        if not any(name.endswith(made["name"]) for name, _ in known) or not given_in(made["arguments"]) <= given:
+        given = known.get(made["name"])
+        if given is None or not given_in(made["arguments"]) <= given:
             return shown_path(path)
     return None
+
+
+def _given_by_tool(events: Sequence[Event], names: set[str]) -> dict[str, set[str]]:
+    """Return all that calls in events gave each of some tools, whose names may end those of the events (`mcp__search`).
+
+    In one pass over the calls: a name has few ends that are as long as one of the tools' names.
+    """
+    given: dict[str, set[str]] = {}
+    lengths = sorted({len(name) for name in names})
+    for called, values in _called(events):
+        for end in {called[-length:] for length in lengths if length <= len(called)} & names:
+            given.setdefault(end, {""}).update(values)
+    return given
 
 
 def _called(events: Sequence[Event]) -> Iterator[tuple[str, set[str]]]:
