@@ -225,12 +225,30 @@ def literal(written: str) -> dict[str, Any] | None:
 def python_value(written: str) -> Any:
     """Return the literal that a text writes as Python does; None for any other text, as for `literal`."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of escapes that Python does not know: it leaves them as they are
-            node = ast.parse(written, mode="eval").body
-        return _literal(node, 0)
+        return _literal(_expression(written), 0)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
+
+
+def python_arguments(written: str) -> dict[str, Any] | None:
+    """Return the arguments of a text that is a call of Python's with literals by name: `search(query="x", n=3)`.
+
+    Nothing is called. None for any other text, as for `literal`.
+    """
+    try:
+        node = _expression(written) if len(written) <= _LONGEST_LITERAL else None
+        if not isinstance(node, ast.Call) or node.args:
+            return None
+        given = {str(word.arg): _literal(word.value, 0) for word in node.keywords if word.arg is not None}
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
+    return given if len(given) == len(node.keywords) else None
+
+
+def _expression(written: str) -> ast.expr:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of escapes that Python does not know: it leaves them as they are
+        return ast.parse(written, mode="eval").body
 
 
 def _literal(node: ast.expr, depth: int) -> Any:

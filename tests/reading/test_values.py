@@ -7,7 +7,19 @@ from typing import Any
 
 import pytest
 from flywheel.reading.usage import token_counts, token_ids
-from flywheel.reading.values import count, embedded, first, hex_id, ident, literal, number, version, when, without_nulls
+from flywheel.reading.values import (
+    count,
+    embedded,
+    first,
+    hex_id,
+    ident,
+    literal,
+    number,
+    python_arguments,
+    version,
+    when,
+    without_nulls,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -219,3 +231,24 @@ def test_spellings_of_literals(written: str, value: Any) -> None:
 )  # fmt: skip
 def test_nothing_but_literals_is_read(written: str) -> None:
     assert literal(written) is None
+
+
+@pytest.mark.parametrize(
+    ("written", "given"),
+    [
+        ("search(query='x', n=3)", {"query": "x", "n": 3}),
+        ("f()", {}),
+        (r"grep(pattern='\d+')", {"pattern": r"\d+"}),
+        ("search('x')", None),
+        ("search(query=open('x'))", None),
+        ("search(n=1, n=2)", None),
+        ("search(**{'n': 1})", None),
+        ("search(" * 300 + ")" * 300, None),
+        ("search", None),
+    ],
+)
+def test_arguments_by_name_are_read_and_nothing_is_called_or_told(
+    written: str, given: Any, recwarn: pytest.WarningsRecorder
+) -> None:
+    assert python_arguments(written) == given
+    assert not recwarn.list, "a warning would print a piece of the log"

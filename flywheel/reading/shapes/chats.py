@@ -94,12 +94,14 @@ def chat(items: Sequence[Any], *, before: int = 0) -> tuple[list[Message], dict[
         answers = list(_answers(_without_states(opened)))
     history, origins = with_origins(answers, _Answer.spoken)
     facts: dict[int, dict[str, Any]] = {}
+    counted = set[int]()  # answers whose facts a later one of their messages has
     for position in reversed(origins):
         answer, is_act = origins[position], history[position]["role"] == "assistant"
-        later = any(origins.get(after) is answer and "model" in facts[after] for after in facts)
         told = _facts_of_all(answer)
-        counted = is_act and not later  # the tokens of a message that became several count once
-        facts[position] = told if counted else {name: told[name] for name in ("ts",) if name in told}
+        counts = is_act and id(answer) not in counted  # the tokens of a message that became several count once
+        facts[position] = told if counts else {name: told[name] for name in ("ts",) if name in told}
+        if "model" in facts[position]:
+            counted.add(id(answer))
     calling = {id(origins[position]) for position, message in enumerate(history) if message.get("tool_calls")}
     for position, answer in origins.items():
         unread = id(answer) not in calling and answer.turns is None and has_calls(answer.pieces)

@@ -8,12 +8,11 @@ call that it is of, or the tokens of a whole run. What no word names is none.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from flywheel.reading.messages import flat_text
-from flywheel.reading.shapes.acts import call_in
+from flywheel.reading.shapes.acts import call_in, words_of
 from flywheel.reading.shapes.items import IDS, TOOLS
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, present, text
 
@@ -21,7 +20,6 @@ Turn = dict[str, Any]
 
 _KINDS = ("type", "step_type", "subtype", "message_type", "role", "role_at_backend", "kind", "event", "object")
 _BODIES = ("data", "item", "payload", "message")
-_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _TOOL = {"tool", "function", "mcp", "command", "action", "search", "patch", "change", "approval"}
 _CALL = {"call", "calls", "use", "invocation", "invoked", "request", "requests", "start", "started", "execution"}
 _RESULT = {
@@ -40,18 +38,8 @@ _GROUPS = (
     ("words", ({"final"},)), ("words", ({"answer"},)), ("user", ({"prompt"},)),
 )  # fmt: skip
 _PASSING = {"delta", "partial", "progress", "updated", "chunk", "streaming"}  # what a later entry has whole
-_STEPS = {
-    "thought",
-    "thoughts",
-    "observation",
-    "action",
-    "final_answer",
-    "final",
-    "answer",
-    "tool_output",
-    "prompt",
-    "assistant_text",
-}  # of a run
+_STEPS = {"thought", "thoughts", "observation", "action", "final_answer", "final", "answer", "tool_output", "prompt",
+          "assistant_text"}  # of a run  # fmt: skip
 _MARKS = {"subtype", "message_type", "role_at_backend", "event", "item", "isThought"}
 _KNOWN = ("tool_call", "tool_response", "tool_result", "tool_results", "function_call")  # roles that `turns` knows
 _STORED = {"system": "system", "user": "user", "assistant": "words", "function": "result", "tool": "result"}  # CAMEL's
@@ -124,7 +112,7 @@ def _words(outer: Mapping[str, Any], body: Mapping[str, Any]) -> set[str]:
     """Return the words by which an entry names its kind."""
     places = (outer,) if body is outer else (outer, body)
     named = (place[name] for place in places for name in _KINDS if isinstance(place.get(name), str))
-    return {word.lower() for kind in named for word in _WORD.findall(kind)}
+    return set().union(*map(words_of, named))
 
 
 def _kind(words: set[str]) -> str | None:

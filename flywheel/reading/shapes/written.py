@@ -8,7 +8,6 @@ stays in words.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 from flywheel.reading.messages import Message, arguments, result_message
 from flywheel.reading.shapes.actions import called
 from flywheel.reading.shapes.acts import call_in, said_in
-from flywheel.reading.values import as_dict, embedded, text
+from flywheel.reading.values import as_dict, embedded, python_arguments, text
 
 _ANY = re.IGNORECASE | re.MULTILINE | re.DOTALL
 _SEEN = re.compile(
@@ -118,13 +117,8 @@ def _python(content: str) -> Written | None:
     if match is None:
         return None
     name, _, given = match[1].partition("(")
-    held: dict[str, Any] = {"input": given[:-1].strip().strip("\"'")}
-    try:
-        node = ast.parse(match[1], mode="eval").body
-        if isinstance(node, ast.Call) and not node.args:
-            held = {str(word.arg): ast.literal_eval(word.value) for word in node.keywords}
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        pass
+    named = python_arguments(match[1])
+    held = {"input": given[:-1].strip().strip("\"'")} if named is None else named
     return content[: match.start()], {"name": name, "arguments": held}
 
 
@@ -172,7 +166,7 @@ def _worded(content: str) -> Written | None:
     match = _WORDS.search(content)
     if match is None or _INPUT.search(match[1]):
         return None
-    return content[: match.start()], {**called(match[1].strip())}
+    return content[: match.start()], called(match[1].strip())
 
 
 _ALONE: tuple[Grammar, ...] = (_with_input, _object, _tagged, _worded)  # which tell a message by itself
