@@ -13,14 +13,12 @@ from concurrent.futures import Executor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import chain
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from flywheel.config import Config
 from flywheel.errors import StoreError
-from flywheel.io.cluster import ClusterTasks
+from flywheel.io.crew import Crew
 from flywheel.io.places import Folder
-from flywheel.io.processes import Processes
 from flywheel.io.safe_path import can_start_safely
 from flywheel.pipeline.build.partition import SLICE, TOGETHER, Done, make_partitions
 from flywheel.pipeline.build.pieces import make_in_pieces
@@ -35,7 +33,7 @@ _MOST = 16
 _prepared: tuple[Store, Config, Path] | None = None
 
 
-class Workers:
+class Workers(Crew):
     """Runs stages over their partitions; processes, or a cluster's tasks, start when first needed and end with it.
 
     Args:
@@ -45,18 +43,8 @@ class Workers:
     """
 
     def __init__(self, store: Store, config: Config, project: Path) -> None:
+        super().__init__(cluster_of(config, project))
         self._store, self._config, self._project = store, config, project
-        self._cluster = cluster_of(config, project)
-        self._pool: Executor | None = None
-
-    def __enter__(self) -> Self:
-        """Return it; no process has started yet."""
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
-        """End the processes; after an error, without finishing what waits."""
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=kind is not None)
 
     def run(self, stage: Stage) -> Iterator[Done]:
         """Yield the output of each partition, in order.
@@ -70,26 +58,28 @@ class Workers:
             return
         count = self._store.partitions if stage.by != "all" else 1
         workers = min(self._workers(stage), count)
-        if workers < 2 and (self._cluster is None or stage.by == "all"):  # noqa: PLR2004
+        if workers < 2 and (self.cluster is None or stage.by == "all"):  # noqa: PLR2004
             whole = stage.by != "all" and self._rows(stage) <= SLICE
             for numbers in [[None]] if whole else self._groups(stage, count, 1):
                 yield from make_partitions(stage, self._store, self._config, self._project, numbers)
             return
-        jobs = [(stage.name, group) for group in self._groups(stage, count, self._size(workers))]
+        self._started(workers)
+        jobs = [(stage.name, group) for group in self._groups(stage, count, self.size)]
         yield from chain.from_iterable(self._elsewhere(stage, workers, _made, jobs))
 
     def _in_pieces(self, stage: Stage) -> Done:
         """Return the output of a stage over everything that reads it in pieces."""
         count = self._store.partitions
         workers = min(self._workers(stage), count)
-        if workers < 2 and self._cluster is None:  # noqa: PLR2004
+        if workers < 2 and self.cluster is None:  # noqa: PLR2004
             pieces: Sequence[Piece] = [None] if self._rows(stage) <= SLICE else self._groups(stage, count, 1)
             return make_in_pieces(stage, self._store, self._config, self._project, pieces, self._here)
 
         def run(work: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
             return self._elsewhere(stage, workers, _called, [(work, call) for call in calls])
 
-        pieces = self._groups(stage, count, self._size(workers))
+        self._started(workers)
+        pieces = self._groups(stage, count, self.size)
         return make_in_pieces(stage, self._store, self._config, self._project, pieces, run)
 
     def _here(self, work: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
@@ -107,10 +97,6 @@ class Workers:
                 f"a process that built `{stage.name}` died",
                 hint="it was killed, perhaps for lack of memory; set build.workers to a smaller number",
             ) from None
-
-    def _size(self, workers: int) -> int:
-        pool = self._started(workers)
-        return pool.size if isinstance(pool, ClusterTasks) else workers
 
     def _groups(self, stage: Stage, count: int, workers: int) -> list[Sequence[int]]:
         """Return the partitions in the groups that are made one after the other by one worker.
@@ -136,12 +122,7 @@ class Workers:
         return max((snapshot.rows(table) for table, snapshot in current if snapshot is not None), default=0)
 
     def _started(self, workers: int) -> Executor:
-        if self._pool is None:
-            given = (self._store.place.resolved(), self._config, self._project)
-            self._pool = (
-                ClusterTasks(self._cluster, _begin, *given) if self._cluster else Processes(workers, _begin, *given)
-            )
-        return self._pool
+        return self.start(workers, _begin, self._store.place.resolved(), self._config, self._project)
 
 
 def _begin(place: Folder, config: Config, project: Path) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 
 import polars as pl
 
+from flywheel.io.crew import Crew
 from flywheel.io.places import Folder
 from flywheel.pipeline.cluster import store_at
 from flywheel.pipeline.ingest.counts import Counts
@@ -16,7 +17,7 @@ from flywheel.pipeline.ingest.verdicts import MEMBER
 from flywheel.stages.ingest.batches import Batch
 from flywheel.stages.ingest.dedup import Ids, dedup
 from flywheel.stages.ingest.forgotten import Forgotten
-from flywheel.stages.ingest.workers import Crew
+from flywheel.stages.ingest.workers import asked
 from flywheel.store import Part, Snapshot, Store
 
 FORGOTTEN = "forgotten"  # in the snapshot: hashes of whom and what ingest refuses
@@ -96,12 +97,12 @@ class Intake:
     def settle(self, result: Counts) -> None:
         """Leave out what is stored, by partition, and count."""
         waiting = {number: pl.concat(frames) for number, frames in sorted(self._waiting.items())}
-        asked = [(self._stored_in(number), rows["event_id"]) for number, rows in waiting.items()]
+        calls = [(self._stored_in(number), rows["event_id"]) for number, rows in waiting.items()]
         place = self._store.place.resolved()
         stored = (
-            self._crew.each(_stored_there, [(place, *call) for call in asked])
-            if self._crew.others and any(parts for parts, _ in asked)
-            else (stored_among(self._store, *call) for call in asked)
+            asked(self._crew, _stored_there, [(place, *call) for call in calls])
+            if self._crew.pool is not None and any(parts for parts, _ in calls)
+            else (stored_among(self._store, *call) for call in calls)
         )
         fresh = [
             rows.filter(~pl.col("event_id").is_in(known.implode()))

@@ -17,6 +17,7 @@ from flywheel.errors import IngestError
 from flywheel.extensions import Reader, list_extensions, load_extension
 from flywheel.io.bucket_path import source_path
 from flywheel.io.cluster import Cluster
+from flywheel.io.crew import Crew
 from flywheel.pipeline.cluster import cluster_of
 from flywheel.pipeline.ingest.counts import Counts, ReadSoFar
 from flywheel.pipeline.ingest.intake import FORGOTTEN, Intake, of_files
@@ -30,7 +31,6 @@ from flywheel.stages.ingest.batches import BAD_FILE, Batch, Reached
 from flywheel.stages.ingest.discovery import STDIN, Discovery, discovery, is_missing
 from flywheel.stages.ingest.events import UNREADABLE_FILE, ingest
 from flywheel.stages.ingest.sources import SourceState, reading_key, shown_path
-from flywheel.stages.ingest.workers import Crew
 from flywheel.store import Snapshot, Store
 
 if TYPE_CHECKING:

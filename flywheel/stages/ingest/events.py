@@ -13,6 +13,7 @@ from pathlib import Path
 
 from flywheel.config import IngestConfig
 from flywheel.extensions import Reader
+from flywheel.io.crew import Crew
 from flywheel.io.files import hash_text
 from flywheel.stages.ingest.batches import Batch, Block, BlockBuilder
 from flywheel.stages.ingest.discovery import STDIN
@@ -20,7 +21,7 @@ from flywheel.stages.ingest.files import FileReading, filled
 from flywheel.stages.ingest.framed import Bad
 from flywheel.stages.ingest.opening import Content, Stream
 from flywheel.stages.ingest.sources import UNKNOWN, Known, SourceState, Start, shown_path, start_of
-from flywheel.stages.ingest.workers import Crew, batches_of
+from flywheel.stages.ingest.workers import batches_of
 
 UNREADABLE_FILE = "unreadable_file"  # the reason of a file that cannot be opened
 

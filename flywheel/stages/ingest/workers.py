@@ -15,14 +15,13 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain, islice
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from flywheel.config import IngestConfig
 from flywheel.errors import IngestError
 from flywheel.extensions import Reader
-from flywheel.io.cluster import Cluster, ClusterTasks
-from flywheel.io.processes import Processes, uncollected
+from flywheel.io.crew import Crew
+from flywheel.io.processes import uncollected
 from flywheel.io.safe_path import can_start_safely
 from flywheel.stages.ingest.batches import Batch, Block, Counts, Segment
 from flywheel.stages.ingest.framed import Bad, Framed, Lines, Passed, Raw, Record, Row
@@ -110,55 +109,16 @@ def _take(
             counts.ignored["nothing of an agent in it"] += 1
 
 
-class Crew:
-    """The processes, or the cluster, that work on blocks; whoever takes the batches in may give them other work too.
+def asked(crew: Crew, work: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+    """Yield what a function of a module returns for each call, in order, from those who work on blocks.
 
-    Args:
-        cluster: where others than this process work; None: processes of this machine.
+    Raises:
+        IngestError: a process died.
     """
-
-    def __init__(self, cluster: Cluster | None = None) -> None:
-        self.cluster = cluster
-        self._pool: Executor | None = None
-
-    def __enter__(self) -> Self:
-        """Return it; no process has started yet."""
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
-        """Send them away; after an error, without finishing what waits."""
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=kind is not None)
-
-    def start(self, others: int, given: bytes) -> tuple[Executor, int]:
-        """Have so many processes work, or the cluster; return these, and how many they are."""
-        if self.cluster is None:
-            self._pool = Processes(others, _begin, given)
-            return self._pool, others
-        self._pool = tasks = ClusterTasks(self.cluster, _begin, given)
-        return tasks, tasks.size
-
-    def dismiss(self) -> None:
-        """Send them away at once, without finishing what waits; from now on others' work is done here."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-            self._pool = None
-
-    @property
-    def others(self) -> bool:
-        """Whether others than this process work."""
-        return self._pool is not None
-
-    def each(self, work: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
-        """Yield what a function of a module returns elsewhere for each call, in order.
-
-        Raises:
-            IngestError: a process died.
-        """
-        if self._pool is not None:
-            with _telling():
-                futures = [self._pool.submit(work, *call) for call in calls]
-                yield from (future.result() for future in futures)
+    if crew.pool is not None:
+        with _telling():
+            futures = [crew.pool.submit(work, *call) for call in calls]
+            yield from (future.result() for future in futures)
 
 
 @contextmanager
@@ -192,7 +152,8 @@ def batches_of(
         for block in blocks:
             yield replace(worker.work(block.segments), states=tuple(block.states), reached=block.reached)
         return
-    yield from _in_order(crew, *crew.start(workers - 1, pickled), Worker(cfg, key, readers), blocks)
+    pool = crew.start(workers - 1, _begin, pickled)
+    yield from _in_order(crew, pool, Worker(cfg, key, readers), blocks)
 
 
 def _pickled(cfg: IngestConfig, key: bytes, readers: Mapping[str, Reader]) -> bytes | None:
@@ -203,13 +164,13 @@ def _pickled(cfg: IngestConfig, key: bytes, readers: Mapping[str, Reader]) -> by
         return None
 
 
-def _in_order(crew: Crew, pool: Executor, others: int, here: Worker, blocks: Iterable[Block]) -> Iterator[Batch]:
+def _in_order(crew: Crew, pool: Executor, here: Worker, blocks: Iterable[Block]) -> Iterator[Batch]:
     """Give the others what keeps them busy, and work on the rest here; on everything while they start.
 
     So the first batches come at once, whatever starting takes.
     """
     waiting: deque[tuple[Block, Future[Batch]]] = deque()
-    started = [pool.submit(_is_prepared) for _ in range(others)]
+    started = [pool.submit(_is_prepared) for _ in range(crew.size)]
     try:
         with _telling():
             for block in blocks:
@@ -218,7 +179,7 @@ def _in_order(crew: Crew, pool: Executor, others: int, here: Worker, blocks: Ite
                 elsewhere = busy < ready * _AHEAD
                 work = pool.submit(_work, block.segments) if elsewhere else _here(here, block.segments)
                 waiting.append((block, work))
-                while waiting and (waiting[0][1].done() or len(waiting) > _MOST_WAITING + others):
+                while waiting and (waiting[0][1].done() or len(waiting) > _MOST_WAITING + crew.size):
                     yield _next(waiting)
             while waiting:
                 yield _next(waiting)
