@@ -20,11 +20,11 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 from flywheel.config import Config
-from flywheel.pipeline.build import functions, workers
+from flywheel.pipeline.build import functions, workers  # noqa: F401 - loaded before anything is measured
 from flywheel.pipeline.build.run import build, select_stages
 from flywheel.records import content_id
 from flywheel.store import Store
@@ -32,9 +32,6 @@ from flywheel.store import Store
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import build as world
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 SIZES = (20_000, 100_000)
 ATTEMPTS, WORDS = 3, 22
@@ -76,9 +73,8 @@ def config() -> Config:
     return Config.model_validate({"rewards": {"fit": "always"}, "build": {"workers": 2}})
 
 
-def measure(folder: Path, stage: str, imported: ModuleType = functions) -> dict[str, Any]:
+def measure(folder: Path, stage: str) -> dict[str, Any]:
     """Build a stage; return what it took and held."""
-    del imported  # before anything is measured
     setattr(workers, "TOGETHER", 1)  # noqa: B010 - a partition is a piece
     store, held = Store(folder), Held()
     build(store, config(), folder, stages=select_stages(stage), full_refresh=True)

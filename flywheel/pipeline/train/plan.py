@@ -38,7 +38,7 @@ from flywheel.records.backends import TRL
 from flywheel.records.methods import EXAMPLES, SCENARIOS, Dataset
 from flywheel.stages.datasets.examples import DESIRABLE, UNDESIRABLE
 from flywheel.stages.evaluate.probe import StartPolicy, well_formed
-from flywheel.stages.labelling.patterns import ENOUGH_GOLD
+from flywheel.stages.labelling.patterns import ENOUGH_GOLD, ENOUGH_OF_EACH
 from flywheel.stages.selection.method import MethodChoice, choose_method
 
 Row = dict[str, Any]
@@ -295,7 +295,9 @@ def _unclear(ctx: Context) -> int:
     train = read_table(ctx.store, "episodes").filter(split=Split.TRAIN.value).select("episode_id")
     whole = read_table(ctx.store, "returns").filter(pl.col("step").is_null())
     known = pl.col("basis").is_in(["audit", "verifier"])
-    if whole.filter(known).select(pl.len()).collect().item() >= ENOUGH_GOLD:
+    succeeded = pl.col("p_success") > 0.5  # noqa: PLR2004 - likelier than not
+    n, good = whole.filter(known).select(pl.len(), succeeded.sum().alias("good")).collect().row(0)
+    if n >= ENOUGH_GOLD and min(good, n - good) >= ENOUGH_OF_EACH:
         return 0
     clear = pl.col("known") & ~pl.col("p_success").is_between(UNDESIRABLE, DESIRABLE, closed="none")
     rows = whole.filter(~clear & ~known).join(train, on="episode_id", how="semi")

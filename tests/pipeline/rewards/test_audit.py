@@ -94,11 +94,11 @@ def test_a_plan_says_how_many_outcomes_are_unclear_until_enough_are_known(projec
     clear = pl.col("known") & ((pl.col("p_success") <= 0.3) | (pl.col("p_success") >= 0.7))
     unclear = whole.filter(~clear).height
     assert project.plan(method="sft").unclear == unclear > 10
-    project.audit(29, out=tmp_path / "some.jsonl")
-    project.audit_answers(answered(tmp_path / "some.jsonl"))
+    project.audit(29, out=tmp_path / "good.jsonl")
+    project.audit_answers(answered(tmp_path / "good.jsonl"))
     assert 0 < project.plan(method="sft").unclear < unclear, "who was audited has a known outcome"
-    project.audit(30, new=True, out=tmp_path / "enough.jsonl")
-    project.audit_answers(answered(tmp_path / "enough.jsonl"))
+    project.audit(30, new=True, out=tmp_path / "bad.jsonl")
+    project.audit_answers(answered(tmp_path / "bad.jsonl", says=False))
     assert project.plan(method="sft").unclear == 0
 
 
