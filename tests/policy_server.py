@@ -11,16 +11,25 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from flywheel.config import EvalConfig, ModelConfig
+from flywheel.models.policy import PolicySet
 from flywheel.models.scoring import Draw
 
-if TYPE_CHECKING:
-    from flywheel.models.policy import PolicySet
-
 BASE = "tiny"
+
+
+@cache
+def _behind(model: Path) -> tuple[PolicySet, threading.Lock]:
+    """Return the model behind all servers of a folder, and who may use it.
+
+    A request may outlive its client and its server: switching adapters in two threads leaves PEFT half switched.
+    """
+    return PolicySet(ModelConfig(base=str(model), dtype="float32"), EvalConfig()), threading.Lock()
 
 
 @dataclass
@@ -28,7 +37,6 @@ class PolicyServer:
     """The server's settings and state; `url` is its endpoint."""
 
     model: Path
-    owner: PolicySet
     kind: str = "vllm"
     weights: str = BASE  # that it says it was started with
     adapters: dict[str, str] = field(default_factory=dict)  # name: folder
@@ -51,7 +59,8 @@ class PolicyServer:
     url: str = ""
 
     def __post_init__(self) -> None:
-        self.lock, self.counting, self.at_once = threading.Lock(), threading.Lock(), 0
+        self.owner, self.lock = _behind(self.model)
+        self.counting, self.at_once = threading.Lock(), 0
 
     def write(self, ids: list[int], folder: str, most: int, temperature: float, seed: int) -> list[int]:
         """Return a continuation, its end included."""

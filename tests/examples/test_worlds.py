@@ -388,7 +388,7 @@ def test_a_server_behind_the_endpoint_serves_as_the_model_here(tiny_model: Path,
     model = f'[model]\nbase = "{tiny_model}"\ndtype = "float32"\n'
     owner = PolicySet(ModelConfig(base=str(tiny_model), dtype="float32"), EvalConfig())
     prompts = [[{"role": "user", "content": task.text}] for task in DESK.tasks()[:3]]
-    with serving(PolicyServer(tiny_model, owner)) as behind:
+    with serving(PolicyServer(tiny_model)) as behind:
         eval_section = f'[eval]\nendpoint = "{behind.url}"\nmax_new_tokens = 6\n'
         (tmp_path / "flywheel.toml").write_text(f'name = "tiny"\n{model}{eval_section}')
         greedy = open_server(DESK, "base", tmp_path, 0).act(prompts, DESK.tools, [1, 2, 3])

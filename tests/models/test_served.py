@@ -52,8 +52,8 @@ def here(tiny_model: Path) -> PolicySet:
 
 
 @pytest.fixture
-def server(tiny_model: Path, here: PolicySet) -> Iterator[PolicyServer]:
-    with serving(PolicyServer(tiny_model, here)) as state:
+def server(tiny_model: Path) -> Iterator[PolicyServer]:
+    with serving(PolicyServer(tiny_model)) as state:
         yield state
 
 
@@ -462,10 +462,10 @@ def test_prompts_go_to_this_machine_or_to_a_host_that_is_named(
 
 
 def test_no_redirect_leads_a_prompt_or_the_key_elsewhere(
-    server: PolicyServer, tiny_model: Path, here: PolicySet, monkeypatch: pytest.MonkeyPatch
+    server: PolicyServer, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_KEY", "k3y")
-    with serving(PolicyServer(tiny_model, here)) as other, served(server, key_env="MY_KEY") as owner:
+    with serving(PolicyServer(tiny_model)) as other, served(server, key_env="MY_KEY") as owner:
         server.elsewhere = other.url.removesuffix("/v1")
         with pytest.raises(EvalError, match="sends elsewhere \\(307\\)"):
             owner.policy(None, "base").generate(PROMPTS, OFFERED, max_new_tokens=2)

@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from flywheel.config import EvalConfig, ModelConfig
 from flywheel.errors import EvalError
-from flywheel.models.policy import PolicySet
 from flywheel.project import Project
 from tests.policy_server import BASE, PolicyServer, serving
 
@@ -23,14 +21,9 @@ def trained(projects: Callable[[str], Path]) -> Path:
     return projects("trained")
 
 
-@pytest.fixture(scope="module")
-def here(tiny_model: Path) -> PolicySet:
-    return PolicySet(ModelConfig(base=str(tiny_model), dtype="float32"), EvalConfig())
-
-
 @pytest.fixture
-def server(tiny_model: Path, here: PolicySet) -> Iterator[PolicyServer]:
-    with serving(PolicyServer(tiny_model, here)) as state:
+def server(tiny_model: Path) -> Iterator[PolicyServer]:
+    with serving(PolicyServer(tiny_model)) as state:
         yield state
 
 

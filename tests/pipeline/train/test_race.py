@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from flywheel.config import Config, EvalConfig, ModelConfig
+from flywheel.config import Config
 from flywheel.extensions import CaseScore
-from flywheel.models.policy import PolicySet
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.train.plan import make_plan
@@ -137,8 +136,7 @@ def race_of(document: Plan | RoundManifest) -> Race:
 @contextmanager
 def behind_a_server(folder: Path, kind: str = "vllm") -> Iterator[PolicyServer]:
     model = folder.parent / "model"
-    here = PolicySet(ModelConfig(base=str(model), dtype="float32"), EvalConfig())
-    with serving(PolicyServer(model, here, kind)) as server:
+    with serving(PolicyServer(model, kind)) as server:
         text = (folder / "flywheel.toml").read_text()
         (folder / "flywheel.toml").write_text(text.replace("[eval]\n", f'[eval]\nendpoint = "{server.url}"\n'))
         yield server
