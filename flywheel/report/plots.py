@@ -41,6 +41,7 @@ CURVES: dict[str, str] = {
     "loss": "Loss",
     "rewards/margins": "Reward margin",
     "rewards/accuracies": "Preference accuracy",
+    "nll": "Negative log-likelihood",
     "mean_token_accuracy": "Token accuracy",
     "kl_parent": "KL to the parent",
     "entropy": "Entropy",

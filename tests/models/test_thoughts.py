@@ -140,10 +140,8 @@ def test_rows_hold_a_thought_that_is_not_learned_as_context(keyed: ChatFormat) -
         assert data.tokens == len(chosen.ids) + len(rejected.ids)
     single = [{"prompt": ASKED, "tools": None, "completion": [THOUGHT]}]
     data = tokenise(single, keyed, ("completion",), TrainConfig(thoughts="drop"))
-    (row,) = demonstrations(data.rows)
-    assert decode([t for t, label in zip(row["input_ids"], row["labels"], strict=True) if label >= 0]) == (
-        "Seven.<|im_end|>"
-    )
+    (shown,) = demonstrations(data.rows)
+    assert decode([shown.row.ids[place] for place in shown.row.trained]) == "Seven.<|im_end|>"
 
 
 def test_a_row_that_is_too_long_with_its_thought_is_refused(keyed: ChatFormat) -> None:

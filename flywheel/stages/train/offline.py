@@ -1,4 +1,4 @@
-"""What DPO, KTO and offline GRPO share: items of rows in batches, metrics of a step, and when to stop.
+"""What SFT, DPO, KTO and offline GRPO share: items of rows in batches, metrics of a step, and when to stop.
 
 An item is what one loss term needs: the two rows of a pair, the attempts of a group. `prepare_items` scores them once
 under the reference. `Logged` is mixed into a trainer of transformers (or TRL): its dataset is positions of items, and
@@ -78,7 +78,7 @@ class Items:
         trained = sum(len(row.trained) for item in self.rows for row in item)
         return {
             **self.sharing.checks(),
-            "reference_computed": float(self.computed),
+            **({"reference_computed": float(self.computed)} if self.reference else {}),
             "useful_tokens": round(trained / max(1, self.tokens), 4),
         }
 
@@ -136,15 +136,17 @@ def prepare_items(
     model: Any,
     rows: list[list[Row]],
     *,
+    together: Sequence[Sequence[Row]] = (),
     reference: bool = True,
     temperatures: Sequence[Sequence[float]] = (),
 ) -> Items:
     """Decide whether rows share, and score them once under the reference, before anything is trained.
 
+    Rows share with those of their item, or as `together` has them.
     Where rows have sampling temperatures, both the policy and the reference are the model at these.
     """
     scorer = Scorer(model.train())
-    sharing = decide(scorer, rows, dropout=spec.config.train.lora.dropout)
+    sharing = decide(scorer, together or rows, dropout=spec.config.train.lora.dropout)
     scorer.sharing = sharing.on
     print(f"shared beginnings: {'computed once' if sharing.on else 'computed for every row'}; {sharing.reason}")  # noqa: T201 - train.log
     if not reference:

@@ -7,17 +7,16 @@ action tokens are in the loss: tool results and user text are part of prompts. A
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from flywheel.config import TrainConfig
 from flywheel.errors import TrainError
 from flywheel.models.chat import ChatFormat
 from flywheel.stages.train.sharing.tree import Row
-
-_NO_LOSS = -100
 
 
 @dataclass(frozen=True)
@@ -91,37 +90,43 @@ def answers(row: Mapping[str, list[int]]) -> list[Row]:
     return [answer(context(row, side), row[f"{side}_ids"]) for side in sides]
 
 
+class Demonstration(NamedTuple):
+    """A sequence of which some actions are trained, and the weight of each trained token, in order."""
+
+    row: Row
+    weights: list[float]
+
+
 def demonstrations(
-    rows: list[dict[str, list[int]]], weights: Sequence[float] | None = None
-) -> list[dict[str, list[Any]]]:
-    """Return SFT rows as `input_ids` and `labels`; a row whose tokens begin another row's is trained inside that one.
+    rows: Sequence[Mapping[str, list[int]]], weights: Sequence[float] | None = None
+) -> list[Demonstration]:
+    """Return SFT rows as sequences; a row whose tokens begin another row's is trained inside that one.
 
     The steps of one conversation continue one another, so their shared beginning is computed once. Every trained token
     keeps the context that it has in a row of its own, and so its loss and its gradient.
 
     Args:
         rows: tokenised rows.
-        weights: one a row, positive; each trained token then has the sum of its rows' as `weights`, scaled to a mean
-            of 1, so that a row of twice the weight counts as the row twice. Left out where all are equal.
+        weights: one a row, positive; none: equal. Each trained token has the sum of its rows' weights, scaled to a
+            mean of 1 over all trained tokens, so that a row of twice the weight counts as the row twice.
     """
     contexts = [context(row, "completion") for row in rows]
-    ordered = sorted(
-        (before + row["completion_ids"], len(before), w)
-        for row, before, w in zip(rows, contexts, weights or [1.0] * len(rows), strict=True)
-    )
-    sequences: list[dict[str, list[Any]]] = []
+    given = zip(rows, contexts, weights or [1.0] * len(rows), strict=True)
+    ordered = sorted((before + row["completion_ids"], len(before), weight) for row, before, weight in given)
+    sequences: list[tuple[list[int], list[float]]] = []
     for ids, start, weight in reversed(ordered):
-        if not sequences or sequences[-1]["input_ids"][: len(ids)] != ids:
-            sequences.append({"input_ids": ids, "labels": [_NO_LOSS] * len(ids), "weights": [0.0] * len(ids)})
-        sequences[-1]["labels"][start : len(ids)] = ids[start:]
-        for place in range(start, len(ids)):  # a row that is there twice counts twice
-            sequences[-1]["weights"][place] += weight
-    differ = weights is not None and len({w for row in sequences for w in row["weights"] if w > 0}) > 1
-    return _scaled(sequences) if differ else [{k: row[k] for k in ("input_ids", "labels")} for row in sequences]
+        if not sequences or sequences[-1][0][: len(ids)] != ids:
+            sequences.append((ids, [0.0] * len(ids)))
+        for place in range(start, len(ids)):
+            sequences[-1][1][place] += weight
+    found = [Demonstration(Row(tuple(ids), _windows(own)), [w for w in own[1:] if w]) for ids, own in sequences]
+    every = [w for sequence in found for w in sequence.weights]
+    mean = math.fsum(every) / len(every) if every else 1.0
+    return [Demonstration(row, [w / mean for w in own]) for row, own in found]
 
 
-def _scaled(rows: list[dict[str, list[Any]]]) -> list[dict[str, list[Any]]]:
-    """Scale tokens' weights to a mean of 1 over the trained tokens."""
-    weights = [w for row in rows for w in row["weights"] if w > 0]
-    mean = math.fsum(weights) / len(weights)
-    return [{**row, "weights": [w / mean for w in row["weights"]]} for row in rows]
+def _windows(weights: Sequence[float]) -> tuple[tuple[int, int], ...]:
+    """Return the runs of tokens that have a weight."""
+    runs = itertools.groupby(range(len(weights)), key=lambda place: weights[place] > 0)
+    places = [list(run) for trained, run in runs if trained]
+    return tuple((run[0], run[-1] + 1) for run in places)

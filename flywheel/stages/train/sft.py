@@ -1,7 +1,10 @@
 """SFT on what succeeded, through TRL's SFTTrainer: the loss is on action tokens only.
 
 Steps that continue one another are one sequence with several trained actions. Each trained token has its row's
-weight; a step's loss is their weighted sum over the number of the step's trained tokens.
+weight; a step's loss is their weighted sum over the number of the step's trained tokens. What sequences of a pass
+share is computed once, and logits exist for trained tokens alone (`sharing`).
+
+DFT (`loss_type = "dft"` under [train.trl]) weighs a token by its probability: Wu et al. 2025, arXiv 2508.05629.
 """
 
 from __future__ import annotations
@@ -18,57 +21,52 @@ from flywheel.io.files import read_rows
 from flywheel.models.chat import ChatFormat
 from flywheel.models.load import load_tokenizer
 from flywheel.stages.train.kl import KlStop, Probe
+from flywheel.stages.train.offline import Logged, Order, collate, prepare_items
 from flywheel.stages.train.process.distributed import world
-from flywheel.stages.train.rows import answers, demonstrations, tokenise
-from flywheel.stages.train.sharing.packed import Scorer
+from flywheel.stages.train.rows import Demonstration, answers, demonstrations, tokenise
 from flywheel.stages.train.trl_common import finish, prepare, recorder, take_steps, trl_arguments, with_adapter
 
-
-class _Weighed:
-    """A model whose log-probabilities of trained tokens are multiplied with their weights."""
-
-    def __init__(self, model: Any, weights: torch.Tensor) -> None:
-        self._model, self._weights = model, weights
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
-
-    def __call__(self, **inputs: Any) -> Any:
-        outputs = self._model(**inputs)
-        outputs.log_probs = outputs.log_probs * self._weights[:, 1:].to(outputs.log_probs)
-        return outputs
+_NO_LOSS = -100
 
 
-def weighted(trainer: type[Any]) -> type[Any]:
-    """Return TRL's SFTTrainer with a weight at each token, from the column `weights`."""
+class ActionNll(Logged):
+    """The negative log-likelihood of actions; goes before TRL's SFTTrainer."""
 
-    class Weighted(trainer):  # type: ignore[misc]
-        def _set_signature_columns_if_needed(self) -> None:
-            super()._set_signature_columns_if_needed()
-            if "weights" not in self._signature_columns:
-                self._signature_columns.append("weights")
+    def of_demonstrations(self, shown: Sequence[Demonstration], kind: str) -> None:
+        """Give the weight of each trained token, and the loss: "nll" or "dft"."""
+        self._weights, self._kind = [torch.tensor(one.weights) for one in shown], kind
+        self._tokens: torch.Tensor | int | None = None
 
-        def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-            weights = inputs.pop("weights")
-            return super().compute_loss(_Weighed(model, weights), inputs, *args, **kwargs)
+    def compute_loss(self, _: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Score the sequences of a pass; transformers counts the trained tokens of the step, of all its processes."""
+        self._tokens = kwargs.get("num_items_in_batch")
+        return super().compute_loss(_, inputs, *args, **kwargs)
 
-    return Weighted
+    def item_loss(self, chosen: list[int], scores: list[list[torch.Tensor]]) -> torch.Tensor:
+        """Return the weighted sum over trained tokens by their number in the step; in this pass if that is unknown."""
+        own = [-score for (score,) in scores]
+        every = torch.cat(own).detach()
+        self.note(nll=float(every.mean()))
+        if self._kind == "dft":
+            own = [nll * torch.exp(-nll.detach()) for nll in own]
+        total = torch.stack([(nll * self._weights[i].to(nll)).sum() for i, nll in zip(chosen, own, strict=True)]).sum()
+        if self._tokens is None:
+            return total / len(every)
+        shared_out = world() if self.args.average_tokens_across_devices else 1  # type: ignore[attr-defined]
+        return total / self._tokens * shared_out
 
 
-def _collator(pad: int) -> Callable[[Sequence[dict[str, Any]]], dict[str, Any]]:
-    """Return TRL's own collator with weights in addition to the labels."""
-    from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
+def _counted(shown: Sequence[Demonstration]) -> Callable[[Sequence[dict[str, int]]], dict[str, Any]]:
+    """Return what puts a label at each trained token beside the positions of a batch: transformers counts them."""
 
-    plain = DataCollatorForLanguageModeling(pad_token_id=pad)
+    def collated(rows: Sequence[dict[str, int]]) -> dict[str, Any]:
+        counts = [len(shown[row["item"]].weights) for row in rows]
+        labels = torch.full((len(rows), 1 + max(counts)), _NO_LOSS)  # the first counts for none
+        for place, count in enumerate(counts):
+            labels[place, 1 : 1 + count] = 1
+        return {**collate(rows), "labels": labels}
 
-    def collate(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        batch: dict[str, Any] = plain([{k: row[k] for k in ("input_ids", "labels")} for row in rows])
-        batch["weights"] = torch.zeros(batch["labels"].shape)
-        for place, row in enumerate(rows):
-            batch["weights"][place, : len(row["weights"])] = torch.tensor(row["weights"])
-        return batch
-
-    return collate
+    return collated
 
 
 def train(spec: TrainSpec) -> TrainResult:
@@ -81,29 +79,43 @@ def train(spec: TrainSpec) -> TrainResult:
     from datasets import Dataset
     from trl import SFTConfig, SFTTrainer
 
-    started = time.monotonic()
+    class Shown(ActionNll, SFTTrainer):  # type: ignore[misc]
+        def _prepare_dataset(self, dataset: Any, *_: Any, **__: Any) -> Any:
+            return dataset
+
+    started, cfg = time.monotonic(), spec.config.train
     prepare(spec)
     tokenizer = load_tokenizer(spec.config.model)
     raw = read_rows(spec.data)
-    data = tokenise(raw, ChatFormat(tokenizer), ("completion",), spec.config.train)
-    rows = demonstrations(data.rows, [float(raw[i].get("weight", 1.0)) for i in data.kept])
-    by_weight = "weights" in rows[0]
-    lengths = [len(row["input_ids"]) for row in rows]
-    rate = spec.config.train.learning_rate("sft")  # of the rows of a step, however few sequences they are
-    spec = _by_sequences(spec, len(data.rows), len(rows))
-    model = with_adapter(spec)
-    stop = KlStop(spec, Probe(Scorer(model), [r for row in data.rows for r in answers(row)], spec.seed))
-    trainer = (weighted(SFTTrainer) if by_weight else SFTTrainer)(
-        model=model,
-        args=trl_arguments(SFTConfig, spec, max(lengths), learning_rate=rate),
-        train_dataset=Dataset.from_list(rows),
-        processing_class=tokenizer,
-        **({"data_collator": _collator(tokenizer.pad_token_id)} if by_weight else {}),
-        callbacks=[recorder(spec, sum(lengths) / len(rows), stop)],
+    data = tokenise(raw, ChatFormat(tokenizer), ("completion",), cfg)
+    shown = demonstrations(data.rows, [float(raw[i].get("weight", 1.0)) for i in data.kept])
+    rate = cfg.learning_rate("sft")  # of the rows of a step, however few sequences they are
+    spec = _by_sequences(spec, len(data.rows), len(shown))
+    rows = [one.row for one in shown]
+    arguments = trl_arguments(
+        SFTConfig, spec, max(len(row.ids) for row in rows), learning_rate=rate, remove_unused_columns=False
     )
+    order = Order([[row] for row in rows], 1, spec.seed)
+    passes = [[rows[i] for i in some] for some in _runs(list(order), arguments.per_device_train_batch_size)]
+    items = prepare_items(spec, with_adapter(spec), [[row] for row in rows], together=passes, reference=False)
+    stop = KlStop(spec, Probe(items.scorer, [r for row in data.rows for r in answers(row)], spec.seed))
+    trainer = Shown(
+        model=items.scorer.model,
+        args=arguments,
+        train_dataset=Dataset.from_dict({"item": list(range(len(rows)))}),
+        data_collator=_counted(shown),
+        processing_class=tokenizer,
+        callbacks=[recorder(spec, items.tokens / len(rows), stop)],
+    )
+    trainer.setup(spec, items, {}, order)
+    trainer.of_demonstrations(shown, arguments.loss_type)
+    checks = {"rows_refused": float(data.refused), "sequences": float(len(rows)), **items.numbers()}
     take_steps(spec, trainer)
-    checks = {"rows_refused": float(data.refused), "sequences": float(len(rows))}
-    return finish(spec, trainer, stop, tokens=sum(lengths), checks=checks, started=started)
+    return finish(spec, trainer, stop, tokens=items.tokens, checks=checks, started=started)
+
+
+def _runs(order: Sequence[int], size: int) -> list[Sequence[int]]:
+    return [order[at : at + size] for at in range(0, len(order), size)]
 
 
 def _by_sequences(spec: TrainSpec, rows: int, sequences: int) -> TrainSpec:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-FAMILIES = ("llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "mistral")
+FAMILIES = ("llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "mistral", "granite", "cohere")
 LOCAL = 8  # window of the layers that have one
 
 
@@ -37,6 +37,8 @@ def tiny(family: str, *, vocabulary: int = 128, local: int = LOCAL, seed: int = 
     }
     if family in {"gemma2", "gemma3_text", "mistral"}:
         sizes["sliding_window"] = local
+    if family == "granite":
+        sizes["logits_scaling"] = 8.0
     torch.manual_seed(seed)
     base = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **sizes), dtype=torch.float32)
     model = get_peft_model(base, LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM"))

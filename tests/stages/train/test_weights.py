@@ -25,12 +25,13 @@ def test_a_trained_token_has_the_weight_of_its_rows() -> None:
         {"prompt_ids": [9], "completion_ids": [8]},
     ]
     first, second = demonstrations(given, [3.0, 1.0, 1.0])
-    assert (first["input_ids"], second["input_ids"]) == ([9, 8], [1, 2, 3, 4, 5, 6])
+    assert (first.row.ids, second.row.ids) == ((9, 8), (1, 2, 3, 4, 5, 6))
+    assert second.row.windows == ((1, 2), (3, 6))
     scale = 5 / (3 + 3 * 1 + 1)  # five trained tokens, their mean weight is 1
-    assert second["weights"] == pytest.approx([0, 3 * scale, 0, scale, scale, scale])
-    assert first["weights"] == pytest.approx([0, scale])
-    assert [sorted(row) for row in demonstrations(given, [2.0, 2.0, 2.0])] == [["input_ids", "labels"]] * 2
-    assert demonstrations([*given, given[0]], [1.0] * 4) == demonstrations(given, [2.0, 1.0, 1.0])
+    assert second.weights == pytest.approx([3 * scale, scale, scale, scale])
+    assert first.weights == pytest.approx([scale])
+    assert demonstrations([*given, given[0]]) == demonstrations(given, [2.0, 1.0, 1.0])
+    assert demonstrations(given, [2.0, 2.0, 2.0]) == demonstrations(given)
 
 
 def _nll(model: Any, row: dict[str, list[int]]) -> tuple[torch.Tensor, int]:
@@ -75,3 +76,33 @@ def test_twice_the_weight_is_the_row_twice(tmp_path: Path, whole: Path, heavy: i
     model.zero_grad()
     without = _mean(model, [_nll(model, row) for row in data.rows])
     assert without[1] != pytest.approx(norm, rel=4e-3), "without the weight it is another gradient"
+
+
+def test_a_step_in_several_passes_is_the_step_in_one(tmp_path: Path, whole: Path) -> None:
+    """Its tokens weigh alike, however many a pass has."""
+    short, long = rows("sft", 2)
+    long["completion"] = [call("SELECT sum(amount) FROM orders WHERE month = 1 AND city = 'Oslo' AND amount > 100")]
+    found = []
+    for size, passes in ((2, 1), (1, 2)):
+        made = spec(tmp_path / str(size), whole, batch_size=size, accumulation=passes, max_steps=1)
+        files.atomic_write(made.data, "".join(canonical_json(row) + "\n" for row in (short, long)))
+        result, metrics = train_here(made)
+        assert result.checks["shared_prefix"] == (size == 2), "one row of a pass has nothing to share with"
+        found.append((metrics[0]["loss"], metrics[0]["grad_norm"]))
+    assert found[0] == pytest.approx(found[1], rel=1e-4)
+
+
+def test_dft_weighs_a_token_by_its_probability(tmp_path: Path, whole: Path) -> None:
+    made = spec(tmp_path, whole, batch_size=2, max_steps=1, trl={"loss_type": "dft"})
+    files.atomic_write(made.data, "".join(canonical_json(row) + "\n" for row in rows("sft", 2)))
+    _, metrics = train_here(made)
+    model = with_adapter(made).train()
+    data = tokenise(rows("sft", 2), ChatFormat(load_tokenizer(made.config.model)), ("completion",), made.config.train)
+    scores = []
+    for row in data.rows:
+        ids, start = row["prompt_ids"] + row["completion_ids"], len(row["prompt_ids"])
+        log_probs = model(input_ids=torch.tensor([ids])).logits[0, start - 1 : -1].log_softmax(-1)
+        scores.append(log_probs.gather(-1, torch.tensor(ids[start:])[:, None])[:, 0].detach())
+    every = torch.cat(scores)
+    assert metrics[0]["loss"] == pytest.approx(float(-(every * every.exp()).mean()), rel=1e-4)
+    assert metrics[0]["nll"] == pytest.approx(float(-every.mean()), rel=1e-4)

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from flywheel.errors import TrainError
 from flywheel.stages.train.sharing.attention import attend
 from flywheel.stages.train.sharing.kernels import head_log_probs, log_distributions
 from flywheel.stages.train.sharing.layers import fuse, use_fused
@@ -24,6 +25,9 @@ from flywheel.stages.train.sharing.layout import layout
 from flywheel.stages.train.sharing.tree import Row, Tree, grow, pays
 
 _NAME = "flywheel_tree"
+_PROBED = 8  # tokens on which a model's logits are compared with its head's output
+_ALIKE = 0.02  # by which they may differ: in bfloat16 the third digit is rounding
+_UNCAPPED = 0.999
 
 
 class Scorer:
@@ -45,10 +49,33 @@ class Scorer:
             self._backbone.flywheel_own = self._config._attn_implementation  # noqa: SLF001 - no public reading of it
         self._head = causal.get_output_embeddings()
         self._cap = getattr(causal.config.get_text_config(), "final_logit_softcapping", None)
+        self._scale = self._logit_scale(causal)
         self.sharing = False
         self._temperature = 1.0
         self.kernel = "blocks"
         fuse(model)
+
+    @torch.no_grad()
+    def _logit_scale(self, causal: Any) -> float:
+        """Return what the model multiplies its head's output with (Granite, Cohere and others scale it): by its logits.
+
+        Raises:
+            TrainError: its logits are no multiple of its head's output.
+        """
+        ids, training = torch.arange(_PROBED, device=self.device)[None], causal.training
+        causal.eval()
+        expected = causal(input_ids=ids, use_cache=False).logits[0].float()
+        given = self._head(self._backbone(input_ids=ids, use_cache=False).last_hidden_state)[0].float()
+        causal.train(training)
+        if self._cap:  # undone where it can be: capped logits lie within the cap
+            expected = torch.atanh((expected / self._cap).clamp(-_UNCAPPED, _UNCAPPED)) * self._cap
+        scale = float((expected * given).sum() / given.square().sum())
+        if not (expected - scale * given).norm() <= _ALIKE * expected.norm():
+            raise TrainError(
+                f"{type(causal).__name__} computes its logits in a way that flywheel does not know",
+                hint="train another base model, or with a trainer of your own (train.trainer)",
+            )
+        return 1.0 if abs(scale - 1) <= _ALIKE else scale
 
     @property
     def dtype(self) -> torch.dtype:
@@ -124,7 +151,9 @@ class Scorer:
     def distributions(self, rows: Sequence[Row]) -> torch.Tensor:
         """Return the log-probability of every token of the vocabulary at each trained position, (T, V) in float32."""
         hidden, places = self._states(rows)
-        return log_distributions(hidden[places.to(hidden.device)], self._head, self._cap, self._temperature)
+        return log_distributions(
+            hidden[places.to(hidden.device)] * self._scale, self._head, self._cap, self._temperature
+        )
 
     def _states(self, rows: Sequence[Row]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the hidden states of padded rows, flat, and the places of those that predict trained tokens."""
@@ -138,4 +167,5 @@ class Scorer:
 
     def _score(self, hidden: torch.Tensor, places: torch.Tensor, targets: Sequence[int]) -> torch.Tensor:
         wanted = torch.tensor(targets, dtype=torch.long, device=hidden.device)
-        return head_log_probs(hidden[places.to(hidden.device)], self._head, wanted, self._cap, self._temperature)
+        states = hidden[places.to(hidden.device)] * self._scale
+        return head_log_probs(states, self._head, wanted, self._cap, self._temperature)
