@@ -212,7 +212,12 @@ class Return(Row):
     episode_id: str = Field(description="Episode it is about.")
     task_id: str = Field(description="Task of the episode.")
     step: int | None = Field(default=None, description="Step; null for the whole episode.")
-    p_success: float = Field(ge=0, le=1, description="Probability that the episode succeeded.")
+    p_success: float = Field(
+        ge=0,
+        le=1,
+        description="Probability that the episode succeeded; for a step of a turn that its user rejected, that the "
+        "turn did.",
+    )
     cost: float = Field(ge=0, le=1, description="Normalised cost.")
     risk: float = Field(ge=0, le=1, description="Highest severity of a risk; for a step, of its own.")
     value: float = Field(description="R of the episode; for a step, its credit (skill): the posterior mean.")

@@ -18,6 +18,7 @@ from flywheel.stages.conversations.episodes import build_episodes
 from flywheel.stages.conversations.link import build_links
 from flywheel.stages.conversations.policies import acts, build_policies
 from flywheel.stages.credit.build import Attempts, build_labels, credited
+from flywheel.stages.credit.rejected import rejected_turns
 from flywheel.stages.datasets.examples import build_examples
 from flywheel.stages.datasets.groups import build_groups
 from flywheel.stages.datasets.pairs import build_pairs
@@ -96,9 +97,10 @@ def labels(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Fra
     del project
     args = (frames["episodes"], frames["rewards"], config.rewards, funnel)
     labels = build_labels(*args, reliability=frames["reliability"])
+    rejected = rejected_turns(frames["steps"], frames["rewards"])
     return {
         "labels": labels,
-        "evidence": build_evidence(frames["episodes"], frames["steps"], labels, config.rewards),
+        "evidence": build_evidence(frames["episodes"], frames["steps"], labels, config.rewards, rejected),
     }
 
 

@@ -21,6 +21,7 @@ from flywheel.stages.credit.estimators import NO_LEVEL, Credits, tree_credit
 from flywheel.stages.credit.modes import error_local, plain, whole_credit
 from flywheel.stages.credit.paths import Paths, read_paths
 from flywheel.stages.credit.posterior import skills, valued
+from flywheel.stages.credit.rejected import rejected_turns
 from flywheel.stages.labelling.label import Label, label_episodes
 from flywheel.stages.labelling.posterior import Posterior
 from flywheel.stages.values.model import Values
@@ -72,13 +73,15 @@ def credited(
     known = dict(labels.filter("known").select("episode_id", "value").iter_rows())
     outcomes = {episode: known.get(episode) for episode in labels["episode_id"]}
     credit = step_credit(episodes, steps, rewards, outcomes, cfg, funnel)
+    rejected = rejected_turns(steps, rewards)
+    funnel.note("steps of turns that their user rejected", rejected.height)
     if cfg.credit == "values" and values is not None:
-        measured = skills(episodes, steps, labels, Values.read(values), cfg)
+        measured = skills(episodes, steps, labels, Values.read(values), cfg, rejected)
         _note_levels(funnel, measured)
         credit = valued(credit, measured)
     credit = credit.join(_own_risk(rewards), on=["episode_id", "step"], how="left", maintain_order="left")
     credit = credit.with_columns(pl.col("risk").fill_null(0.0))
-    return conform(_with_steps(labels, credit), Return).collect()
+    return conform(_of_turns(_with_steps(labels, credit), rejected), Return).collect()
 
 
 def _note_levels(funnel: Funnel, measured: pl.DataFrame) -> None:
@@ -100,6 +103,14 @@ def _with_steps(episodes: pl.DataFrame, credit: pl.DataFrame) -> pl.DataFrame:
     missing = [pl.lit(None).alias(name) for name in episodes.columns if name not in steps.columns]
     steps = steps.with_columns(missing)
     return pl.concat([episodes, steps.select(pl.col(name).cast(kind) for name, kind in episodes.schema.items())])
+
+
+def _of_turns(returns: pl.DataFrame, rejected: pl.DataFrame) -> pl.DataFrame:
+    """Give the steps of rejected turns the P(success) of their turn, where it is lower than their episode's."""
+    at = returns.select("episode_id", "step").join(
+        rejected.rename({"index": "step"}), on=["episode_id", "step"], how="left", maintain_order="left"
+    )
+    return returns.with_columns(p_success=pl.min_horizontal(pl.col("p_success"), at["p_turn"].fill_null(1.0)))
 
 
 def _row(episode_id: str, task_id: str, label: Label) -> dict[str, Any]:

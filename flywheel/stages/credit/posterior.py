@@ -35,10 +35,15 @@ def valued(credit: pl.DataFrame, measured: pl.DataFrame) -> pl.DataFrame:
 
 
 def skills(
-    episodes: pl.DataFrame, steps: pl.DataFrame, labels: pl.DataFrame, values: Values, cfg: RewardsConfig
+    episodes: pl.DataFrame,
+    steps: pl.DataFrame,
+    labels: pl.DataFrame,
+    values: Values,
+    cfg: RewardsConfig,
+    rejected: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """Return {episode_id, step, skill, low, high, p_better, p_worse, weight, n_support, level} of every step."""
-    keys, seen = outcomes(episodes, steps, labels, cfg)
+    keys, seen = outcomes(episodes, steps, labels, cfg, rejected)
     once = seen.unique(["state_0", "action_0", "episode_id"], keep="first", maintain_order=True)
     share = pl.len().over("state_0", "action_0", pl.coalesce("voter", "episode_id"))
     own = once.with_columns(n=pl.col("weight") / share).with_columns(total=pl.col("n") * pl.col("outcome"))

@@ -55,18 +55,27 @@ def _without(steps: pl.DataFrame, shown: pl.DataFrame, funnel: Funnel) -> pl.Dat
 
 
 def _with_returns(steps: pl.DataFrame, returns: pl.DataFrame) -> pl.DataFrame:
-    """Return the steps with their episode's p_success, weight and known, and what is believed of each of them."""
+    """Return the steps with their episode's p_success, weight and known, and what is believed of each of them.
+
+    In a turn that the user rejected P(success) is the turn's, and the weight as much less sure.
+    """
     episodes = returns.filter(pl.col("step").is_null()).select(
         "episode_id", "p_success", "weight", "known", "provisional"
     )
     of_step = returns.filter(pl.col("step").is_not_null())
-    credit = of_step.select("episode_id", "p_better", "p_worse", "risk", index="step")
+    credit = of_step.select("episode_id", "p_better", "p_worse", "risk", _p_turn="p_success", index="step")
+    sure, of_turn = (2 * pl.col("p_success") - 1).abs(), (2 * pl.col("_p_turn") - 1).abs()
+    rejected = pl.col("_p_turn") < pl.col("p_success")
     return (
         steps.join(episodes, on="episode_id", how="left")
         .join(credit, on=["episode_id", "index"], how="left")
         .with_columns(
-            pl.col("known", "provisional").fill_null(value=False), pl.col("p_better", "p_worse", "risk").fill_null(0.0)
+            pl.col("known", "provisional").fill_null(value=False),
+            pl.col("p_better", "p_worse", "risk").fill_null(0.0),
+            p_success=pl.min_horizontal("p_success", "_p_turn"),
+            weight=pl.when(rejected & (sure > 0)).then(pl.col("weight") * of_turn / sure).otherwise("weight"),
         )
+        .drop("_p_turn")
         .sort("episode_id", "index")
     )
 
@@ -75,10 +84,11 @@ def _label(steps: pl.DataFrame, cfg: RewardsConfig, funnel: Funnel) -> pl.DataFr
     """Give each step a label and a weight, or drop it.
 
     A call that failed or did not parse is undesirable with certainty, whatever the outcome of its episode. Any other
-    step follows its episode, as far as other attempts do not show the opposite: it counts by the probability that it is
-    not worse than what else is done there (in a failure: not better), and is dropped where it is likelier worse than
-    better: copying it is expected to lose (`benchmarks/loop.py`). A demonstration that was risky in itself counts by
-    the part of its success that the risk leaves of it, and is dropped where nothing is left.
+    step follows its episode, or its turn if the user rejected that, as far as other attempts do not show the opposite:
+    it counts by the probability that it is not worse than what else is done there (in a failure: not better), and is
+    dropped where it is likelier worse than better: copying it is expected to lose (`benchmarks/loop.py`). A
+    demonstration that was risky in itself counts by the part of its success that the risk leaves of it, and is dropped
+    where nothing is left.
     """
     failed = pl.col("malformed") | pl.col("tool_status").list.contains(ToolStatus.FAILED.value)
     steps = funnel.drop(steps, ~pl.col("known"), "unknown outcome").with_columns(failed=failed)

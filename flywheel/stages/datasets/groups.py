@@ -24,6 +24,7 @@ from flywheel.models.calls import is_reproducible
 from flywheel.records import Group, content_id
 from flywheel.stages.common.canonical import dump
 from flywheel.stages.common.sampling import Drawn, behaviour, draws
+from flywheel.stages.credit.rejected import rejected_steps
 from flywheel.stages.datasets.context import (
     NEEDS_IMAGE,
     PROVISIONAL,
@@ -74,7 +75,8 @@ def build_groups(
 ) -> pl.DataFrame:
     """Group the attempts at each task whose outcome is known; both splits, sorted by id.
 
-    `rewards` sets how a step's credit adds to its episode's advantage; None takes the defaults.
+    `rewards` sets how a step's credit adds to its episode's advantage; None takes the defaults. No step of a turn that
+    its user rejected has an advantage above 0.
     """
     rewards = rewards or RewardsConfig()
     funnel.considered += episodes.height
@@ -86,14 +88,16 @@ def build_groups(
     attempts = _with_signature(attempts, fragments, cfg, funnel)
     attempts = _sized(attempts, cfg, funnel)
     key = ["task_id", "_signature"]
-    credit = _credit(returns)
+    credit, rejected = _credit(returns), set(rejected_steps(returns).iter_rows())
     sampling = draws(steps.filter(pl.col("episode_id").is_in(attempts["episode_id"].implode())))
     rows = []
     for _, members in attempts.group_by(key, maintain_order=True):
         group = _group(members, fragments, sampling)
-        by_step = [[credit.get((e, n)) for n in range(len(fragments[e]))] for e in group["episodes_G"]]
-        signals = zip(group["advantages_G"], by_step, strict=True)
-        by_member = [[a + cfg.shift for a in step_advantages(lead, own, rewards)] for lead, own in signals]
+        by_member = []
+        for episode, lead in zip(group["episodes_G"], group["advantages_G"], strict=True):
+            own = [credit.get((episode, n)) for n in range(len(fragments[episode]))]
+            signals = enumerate(step_advantages(lead, own, rewards))
+            by_member.append([(min(a, 0.0) if (episode, n) in rejected else a) + cfg.shift for n, a in signals])
         rows.append(group | {"step_advantages_G": by_member})
     funnel.kept += attempts.height
     funnel.note("groups", len(rows))

@@ -30,6 +30,11 @@ class Turn(NamedTuple):
     evidence: Evidence
     reaction: bool  # whether the agent had acted before
 
+    @property
+    def after_step(self) -> int | None:
+        """The step that it answers: the last one before it; None where the log holds none."""
+        return self.before_step - 1 if self.before_step else None
+
 
 @cached_by_identity  # every signal of a partition asks for the same turns
 def user_turns(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame) -> dict[EpisodeKey, list[Turn]]:

@@ -64,24 +64,29 @@ def correction(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame
 
 
 def _asked_again(kind: Again, episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame) -> SignalRows:
-    rows = SignalRows(kind, "followup", version=2 if kind == "rephrase" else 1)
+    rows = SignalRows(kind, "followup", version=3 if kind == "rephrase" else 2)
     adoptions = human_feedback(episodes, events, ADOPTIONS.__contains__)
     adopted_at = {episode: [event.ts for _, event in feedback if event.ts] for episode, feedback in adoptions}
     for episode, turns in user_turns(episodes, steps, events).items():
         for n, turn in enumerate(turns):
-            match, score = _again(turns[max(0, n - REPHRASE_OF_LAST) : n], turn, kind, adopted_at.get(episode, []))
-            if match == kind:
-                rows.add(episode, score, [turn.evidence])
+            if not turn.reaction:
+                continue
+            answered, score = _again(turns[max(0, n - REPHRASE_OF_LAST) : n + 1], kind, adopted_at.get(episode, []))
+            if answered is not None:
+                rows.add(episode, score, [turn.evidence], step=answered.after_step)
     return rows
 
 
-def _again(earlier: list[Turn], turn: Turn, kind: Again, adopted_at: list[datetime]) -> tuple[Again | None, float]:
-    if not turn.reaction:
-        return None, 0.0
+def _again(turns: list[Turn], kind: Again, adopted_at: list[datetime]) -> tuple[Turn | None, float]:
+    """Return the turn after the answer that the last turn comes back to, if it does in this way, and the vote on it."""
+    *earlier, turn = turns
     if expresses("correction", turn.text):
-        return "correction", -1.0
-    alike = any(_way(before.text, turn.text) == kind and _repeats(before, turn, adopted_at) for before in earlier)
-    return (kind if alike else None), CHANGED_VALUE if kind == "correction" else -1.0
+        return (turn if kind == "correction" else None), -1.0
+    for before in earlier:
+        if _way(before.text, turn.text) == kind and _repeats(before, turn, adopted_at):
+            following = next(later for later in turns if later.before_step > before.before_step)
+            return following, CHANGED_VALUE if kind == "correction" else -1.0
+    return None, 0.0
 
 
 def _way(before: str, after: str) -> Again:

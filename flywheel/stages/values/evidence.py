@@ -24,21 +24,33 @@ def unit(cfg: RewardsConfig) -> float:
 
 
 def outcomes(
-    episodes: pl.DataFrame, steps: pl.DataFrame, labels: pl.DataFrame, cfg: RewardsConfig
+    episodes: pl.DataFrame,
+    steps: pl.DataFrame,
+    labels: pl.DataFrame,
+    cfg: RewardsConfig,
+    rejected: pl.DataFrame | None = None,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the keyed steps of all episodes, and those that count: once a state and action, with outcome and weight.
 
-    The second has the columns voter (null without a user), outcome (in units) and weight in addition.
+    The second has the columns voter (null without a user), outcome (in units) and weight in addition. The outcome of a
+    step of a turn that its user rejected (`credit.rejected`) is that of the turn.
     """
     keys = keyed(episodes, steps)
     facts = attempts(labels, cfg).join(
         episodes.select("episode_id", "task_id", voter="user"), on="episode_id", how="left"
     )
-    return keys, keys.join(facts, on="episode_id", how="inner", maintain_order="left")
+    seen = keys.join(facts, on="episode_id", how="inner", maintain_order="left")
+    if rejected is not None and not rejected.is_empty():
+        of_turn = seen.select("episode_id", "index").join(
+            rejected, on=["episode_id", "index"], how="left", maintain_order="left"
+        )
+        lost = 2 * (pl.col("p_success") - of_turn["p_turn"].fill_null(1.0)).clip(lower_bound=0.0)
+        seen = seen.with_columns(outcome=pl.col("outcome") - lost)
+    return keys, seen.drop("p_success")
 
 
 def attempts(labels: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
-    """Return {episode_id, outcome, weight} of the episodes with a label that can be learned from.
+    """Return {episode_id, outcome, weight, p_success} of the episodes with a label that can be learned from.
 
     P(success) is an expected outcome, so that its mean over attempts is not biased by what is uncertain about each; it
     needs no weight for that. How mature the evidence is, and how far its user can be trusted, is a weight.
@@ -47,16 +59,19 @@ def attempts(labels: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
         pl.col("step").is_null() & pl.col("known") & ~pl.col("provisional").fill_null(value=False)
     )
     weight = pl.col("maturity").fill_null(1.0) * pl.col("trust").fill_null(1.0)
-    return of_episode.select("episode_id", outcome=pl.col("value") / unit(cfg), weight=weight).filter(
-        pl.col("weight") > 0
-    )
+    outcome = pl.col("value") / unit(cfg)
+    return of_episode.select("episode_id", "p_success", outcome=outcome, weight=weight).filter(pl.col("weight") > 0)
 
 
 def build_evidence(
-    episodes: pl.DataFrame, steps: pl.DataFrame, labels: pl.DataFrame, cfg: RewardsConfig
+    episodes: pl.DataFrame,
+    steps: pl.DataFrame,
+    labels: pl.DataFrame,
+    cfg: RewardsConfig,
+    rejected: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """Return the rows of the table `evidence` of some tasks, sorted by key."""
-    _, seen = outcomes(episodes, steps, labels, cfg)
+    _, seen = outcomes(episodes, steps, labels, cfg, rejected)
     names = list(polars_schema(Evidence))
     tables = [_summed(seen, level).select(names) for level in LEVELS]
     return pl.concat(tables).sort(Evidence.key, nulls_last=False)

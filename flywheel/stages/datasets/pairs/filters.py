@@ -22,6 +22,7 @@ from flywheel.records import Split, ToolStatus, texts_in
 from flywheel.stages.common.canonical import call_key
 from flywheel.stages.common.memo import cached_by_identity
 from flywheel.stages.common.tools import changes, looks_up
+from flywheel.stages.credit.rejected import rejected_steps
 from flywheel.stages.datasets.grounding import is_prose, named_tokens, shown, ungrounded
 from flywheel.stages.datasets.pairs.believed import BACKED, CHEAPER, POOLED
 from flywheel.stages.datasets.pairs.detours import SAME_RESULT, is_among, is_submitted, no_detour, says_failed
@@ -378,7 +379,7 @@ def by_numbers(returns: pl.DataFrame, cfg: PairsConfig) -> list[tuple[str, pl.Ex
 
     A comparison of two episodes rests on their outcomes; within one episode the evidence is another. And whether the
     better episode did something dangerous, or the better step something riskier than the other: no success makes that
-    an example.
+    an example. Nor is a step of a turn that its user rejected, though the attempt succeeded in the end.
     """
     of_episode = returns.filter(pl.col("step").is_null())
     known = of_episode.filter(pl.col("known"))["episode_id"].implode()
@@ -386,15 +387,15 @@ def by_numbers(returns: pl.DataFrame, cfg: PairsConfig) -> list[tuple[str, pl.Ex
     ends = [pl.col(f"{side}_episode") for side in ("chosen", "rejected")]
     risks = returns.filter(pl.col("step").is_not_null() & (pl.col("risk") > 0))
     risky = dict(risks.select(pl.concat_str("episode_id", "step", separator=":"), "risk").iter_rows())
-    own = [
-        pl.concat_str(f"{side}_episode", f"{side}_step", separator=":").replace_strict(risky, default=0.0)
-        for side in ("chosen", "rejected")
-    ]
+    steps = [pl.concat_str(f"{side}_episode", f"{side}_step", separator=":") for side in ("chosen", "rejected")]
+    own = [step.replace_strict(risky, default=0.0) for step in steps]
     known_ends = pl.all_horizontal(end.is_in(known) for end in ends)
+    spoilt = rejected_steps(returns).select(pl.concat_str("episode_id", "step", separator=":")).to_series().implode()
     return [
         ("crosses the split", pl.col("split") == Split.BETWEEN.value),
         ("unknown outcome", (ends[0] != ends[1]) & ~known_ends),
         ("risk", ends[0].is_in(dangerous) | (own[0] > own[1])),
+        ("rejected turn", (ends[0] != ends[1]) & steps[0].is_in(spoilt)),
         ("margin", pl.col("margin") < cfg.min_margin - EPSILON),
         ("p_better", pl.col("p_better") < cfg.min_p_better - EPSILON),
     ]
