@@ -2,33 +2,52 @@
 
 `python benchmarks/audit.py [--answers 0 30 40 100] [--seeds 0 1 2] [--world counter]`: the script's days before the
 first night of `nights.py --small`, in whose logs is what users do next and no outcome. A person who knows the truth
-answers `flywheel audit`; then the episodes of the training split whose steps are demonstrations are counted.
+answers `flywheel audit`; then the episodes of the training split whose steps are demonstrations are counted, and the
+queries among these steps, of which those are right that give the answer when executed.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
 from flywheel import Project
 from flywheel.io import files
 from flywheel.pipeline.build.tables import read_table
 from flywheel.records import Split
+from flywheel_warehouse.shop import Shop, answer_of, same_answer, shop_questions
 
 import nights
 
 
-def demonstrated(folder: Path) -> list[dict[str, object]]:
-    """Return the truth of each talk of the training split that teaches at least one step."""
+class Taught(NamedTuple):
+    """The truth of each talk that teaches at least one step, and whether each query that is taught is right."""
+
+    talks: list[dict[str, object]]
+    queries: list[bool]
+
+
+def demonstrated(folder: Path) -> Taught:
+    """Return what the training split teaches."""
     project = Project(folder)
     project.build()
     store = project.context.store
-    taught = read_table(store, "examples").filter("label", split=Split.TRAIN.value).select("episode_id").unique()
-    talks = taught.join(read_table(store, "episodes"), on="episode_id").select("conversation_id").collect()
+    taught = read_table(store, "examples").filter("label", split=Split.TRAIN.value)
+    rows = taught.join(read_table(store, "episodes").select("episode_id", "conversation_id"), on="episode_id").collect()
     truth = {row["conversation_id"]: row for path in folder.glob("truth/*.jsonl") for row in files.read_rows(path)}
-    return [truth[name] for name in talks["conversation_id"]]
+    shop, questions = Shop(), shop_questions()
+    queries = []
+    for name, completion in rows.select("conversation_id", "completion").iter_rows():
+        for call in json.loads(completion)[0].get("tool_calls") or []:
+            if call["name"] == "run_sql":
+                result, ran = shop.call("run_sql", call["arguments"])
+                true = shop.truth(questions[str(truth[name]["task"])])
+                queries.append(ran and same_answer(answer_of(result), true))
+    return Taught([truth[name] for name in rows["conversation_id"].unique(maintain_order=True)], queries)
 
 
 def line(world: str, seed: int, answers: int, folder: Path) -> str:
@@ -41,10 +60,11 @@ def line(world: str, seed: int, answers: int, folder: Path) -> str:
         arm.audit()
     else:
         Project(folder).ingest([folder / "logs"])
-    rows = demonstrated(folder)
-    kinds = Counter(row["family"] for row in rows)
-    true = sum(bool(row["success"]) for row in rows)
-    return f"| {seed} | {answers} | {len(rows)} | {true} | {min(kinds.values())} | {len(kinds)} |"
+    taught = demonstrated(folder)
+    kinds = Counter(talk["family"] for talk in taught.talks)
+    true = sum(bool(talk["success"]) for talk in taught.talks)
+    counts = (seed, answers, len(taught.talks), true, min(kinds.values()), len(kinds))
+    return f"| {' | '.join(map(str, (*counts, len(taught.queries), sum(taught.queries))))} |"
 
 
 def main() -> None:
@@ -54,9 +74,8 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="*", type=int, default=[0, 1, 2])
     parser.add_argument("--answers", nargs="*", type=int, default=[0, 30, 40, 100])
     given = parser.parse_args()
-    print(
-        "| seed | answers | talks that teach | of these true | of the rarest kind | kinds |\n|--:|--:|--:|--:|--:|--:|"
-    )
+    named = "seed | answers | talks that teach | of these true | of the rarest kind | kinds | queries | of these right"
+    print(f"| {named} |\n|{'--:|' * 8}")
     with tempfile.TemporaryDirectory() as work:
         for seed in given.seeds:
             for answers in given.answers:
