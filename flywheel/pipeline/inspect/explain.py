@@ -310,16 +310,20 @@ def _episode(ctx: Context, record: Record) -> list[str]:
         lines += _waiting(record, belief)
         lines += _weight(outcome)
     lines += _costs_and_risks(record)
-    return lines + _credits([r for r in record["returns"] if r["step"] is not None])
+    return lines + _credits([r for r in record["returns"] if r["step"] is not None], outcome)
 
 
-def _credits(returns: Sequence[Record]) -> list[str]:
-    """Return the credit of each step; neighbours that have the same are one line."""
+def _credits(returns: Sequence[Record], outcome: Record | None) -> list[str]:
+    """Return the credit of each step, and of a rejected turn what it is judged by; equal neighbours are one line."""
+    whole = outcome["p_success"] if outcome is not None else 0.0
+
+    def text(row: Record) -> str:
+        credit = f"credit {row['value']:+.3f}, luck {row['luck']:+.3f}, {count(row['n_support'], 'episode')}"
+        rejected = f"; the user rejected the turn: judged by its P(success) {row['p_success']:.2f}"
+        return credit + (rejected if row["p_success"] < whole else "")
+
     lines = []
-    for credit, same in groupby(
-        returns,
-        lambda r: f"credit {r['value']:+.3f}, luck {r['luck']:+.3f}, {count(r['n_support'], 'episode')}",
-    ):
+    for credit, same in groupby(returns, text):
         steps = [r["step"] for r in same]
         name = f"step {steps[0]}" if len(steps) == 1 else f"steps {steps[0]} to {steps[-1]}, each"
         lines.append(f"  {name}: {credit}")
