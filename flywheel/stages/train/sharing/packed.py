@@ -27,7 +27,6 @@ from flywheel.stages.train.sharing.tree import Row, Tree, grow, pays
 _NAME = "flywheel_tree"
 _PROBED = 8  # tokens on which a model's logits are compared with its head's output
 _ALIKE = 0.02  # by which they may differ: in bfloat16 the third digit is rounding
-_UNCAPPED = 0.999
 
 
 class Scorer:
@@ -67,10 +66,9 @@ class Scorer:
         expected = causal(input_ids=ids, use_cache=False).logits[0].float()
         given = self._head(self._backbone(input_ids=ids, use_cache=False).last_hidden_state)[0].float()
         causal.train(training)
-        if self._cap:  # undone where it can be: capped logits lie within the cap
-            expected = torch.atanh((expected / self._cap).clamp(-_UNCAPPED, _UNCAPPED)) * self._cap
-        scale = float((expected * given).sum() / given.square().sum())
-        if not (expected - scale * given).norm() <= _ALIKE * expected.norm():
+        scale = 1.0 if self._cap else float((expected * given).sum() / given.square().sum())
+        meant = torch.tanh(given / self._cap) * self._cap if self._cap else scale * given
+        if not (expected - meant).norm() <= _ALIKE * expected.norm():
             raise TrainError(
                 f"{type(causal).__name__} computes its logits in a way that flywheel does not know",
                 hint="train another base model, or with a trainer of your own (train.trainer)",

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from flywheel.errors import TrainError
 from flywheel.stages.train.sharing.attention import kernels
 from flywheel.stages.train.sharing.decide import decide
 from flywheel.stages.train.sharing.layout import layout
@@ -264,3 +265,19 @@ def test_a_model_without_the_interface_falls_back() -> None:
 
     assert not found.on
     assert "no shared pass" in found.reason
+
+
+def test_a_model_with_logits_of_its_own_is_refused() -> None:
+    """Its softmax is not that of its head, so what would be trained is another model."""
+    own = tiny("llama")
+    causal = own.get_base_model()
+    plain = causal.forward
+
+    def shifted(*args: Any, **kwargs: Any) -> Any:
+        found = plain(*args, **kwargs)
+        found.logits = found.logits + torch.linspace(-3, 3, found.logits.shape[-1])
+        return found
+
+    causal.forward = shifted
+    with pytest.raises(TrainError, match="computes its logits in a way that flywheel does not know"):
+        Scorer(own)
