@@ -1,4 +1,4 @@
-"""Turns that the user rejected: their steps are judged by that, however the conversation ended.
+"""Turns that the user rejected: their steps are labelled by that, however the conversation ended.
 
 A user who corrects an answer, asks again or complains, and then gets what they wanted, makes a conversation that
 succeeded with a turn in it that did not. In: steps, and the votes on single steps. Out: P(success) of each step of such

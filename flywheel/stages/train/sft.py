@@ -57,7 +57,7 @@ class ActionNll(Logged):
 
 
 def _counted(shown: Sequence[Demonstration]) -> Callable[[Sequence[dict[str, int]]], dict[str, Any]]:
-    """Return what puts a label at each trained token beside the positions of a batch: transformers counts them."""
+    """Return what adds a label for each trained token to the positions of a batch: transformers counts them."""
 
     def collated(rows: Sequence[dict[str, int]]) -> dict[str, Any]:
         counts = [len(shown[row["item"]].weights) for row in rows]

@@ -85,7 +85,7 @@ def talk(number: int, *, right: bool, policy: str) -> list[dict[str, Any]]:
     ]
 
 
-def write_config(folder: Path, *, steps: int = 30, rate: float = 0.02, **settings: Any) -> None:
+def write_config(folder: Path, *, steps: int = 45, rate: float = 0.02, **settings: Any) -> None:
     text = CONFIG.format(model=folder.parent / "model", steps=steps, rate=rate)
     lines = "".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items())
     (folder / "flywheel.toml").write_text(text.replace("[train]\n", f"[train]\n{lines}"), encoding="utf-8")

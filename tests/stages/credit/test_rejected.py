@@ -75,7 +75,7 @@ def test_what_the_user_rejected_is_no_demonstration_and_what_came_after_is(kind:
     assert labels(project) == {0: False, 1: False, 2: True, 3: True}
     returns = read_table(project.store, "returns").collect().sort("step", nulls_last=False)
     assert "steps 0 to 1, each: credit +0.000" in (told := "\n".join(project.explain(returns["episode_id"][0]).lines))
-    assert "the user rejected the turn: judged by its P(success) 0." in told
+    assert "the user rejected the turn: labelled by its P(success) 0." in told
     whole, *steps = returns["p_success"].to_list()
     assert whole == 0.97
     assert [p < 0.3 for p in steps] == [True, True, False, False]

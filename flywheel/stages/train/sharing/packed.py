@@ -59,7 +59,7 @@ class Scorer:
         """Return what the model multiplies its head's output with (Granite, Cohere and others scale it): by its logits.
 
         Raises:
-            TrainError: its logits are no multiple of its head's output.
+            TrainError: its logits are not a multiple of its head's output.
         """
         ids, training = torch.arange(_PROBED, device=self.device)[None], causal.training
         causal.eval()
