@@ -215,8 +215,7 @@ class Return(Row):
     p_success: float = Field(
         ge=0,
         le=1,
-        description="Probability that the episode succeeded; for a step of a turn that its user rejected, that the "
-        "turn did.",
+        description="Probability that the episode succeeded; .5 at most for a step of a turn that its user rejected.",
     )
     cost: float = Field(ge=0, le=1, description="Normalised cost.")
     risk: float = Field(ge=0, le=1, description="Highest severity of a risk; for a step, of its own.")

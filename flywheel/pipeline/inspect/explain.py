@@ -314,13 +314,12 @@ def _episode(ctx: Context, record: Record) -> list[str]:
 
 
 def _credits(returns: Sequence[Record], outcome: Record | None) -> list[str]:
-    """Return the credit of each step, and of a rejected turn what it is labelled by; equal neighbours are one line."""
+    """Return the credit of each step, and whether its turn was rejected; equal neighbours are one line."""
     whole = outcome["p_success"] if outcome is not None else 0.0
 
     def text(row: Record) -> str:
         credit = f"credit {row['value']:+.3f}, luck {row['luck']:+.3f}, {count(row['n_support'], 'episode')}"
-        rejected = f"; the user rejected the turn: labelled by its P(success) {row['p_success']:.2f}"
-        return credit + (rejected if row["p_success"] < whole else "")
+        return credit + ("; not imitated: the user rejected the turn" if row["p_success"] < whole else "")
 
     lines = []
     for credit, same in groupby(returns, text):

@@ -1,34 +1,30 @@
-"""Turns that the user rejected: their steps are labelled by that, however the conversation ended.
+"""Turns that the user rejected: whether their steps were good is unclear, however the conversation ended.
 
 A user who corrects an answer, asks again or complains, and then gets what they wanted, makes a conversation that
-succeeded with a turn in it that did not. In: steps, and the votes on single steps. Out: P(success) of each step of such
-a turn, at even odds before the vote.
+succeeded with a turn in it that perhaps did not. In: steps, and the votes on single steps. Out: P(success) of each step
+of such a turn.
 """
 
 from __future__ import annotations
 
-import math
-
 import polars as pl
-
-from flywheel.stages.labelling.priors import log_odds
 
 SIGNALS = ("complaint", "correction", "rephrase", "retry")  # of a user's next words about what a turn gave
 _FULL = -1.0  # a vote of less: the user may have changed their mind
+# Words are read well enough to doubt a turn, not to condemn it: in real support talks that ended well most of those
+# that repeat a request or complain, of something, do not speak of what the agent did.
+UNCLEAR = 0.5
 _BY_USER = '"role":"user"'  # as canonical JSON writes it; inside a text the quotes would be escaped
 
 
 def rejected_turns(steps: pl.DataFrame, rewards: pl.DataFrame) -> pl.DataFrame:
-    """Return {episode_id, index, p_turn} of the steps of rejected turns, p_turn that of the strongest vote."""
-    votes = rewards.filter(
+    """Return {episode_id, index, p_turn} of the steps of rejected turns."""
+    voted = rewards.filter(
         pl.col("signal").is_in(SIGNALS)
         & pl.col("step").is_not_null()
         & (pl.col("score") <= _FULL)
         & (pl.col("weight") > 0)
-    ).sort("episode_id", "step", "signal")
-    odds = [log_odds(signal, _FULL * weight) for signal, weight in votes.select("signal", "weight").iter_rows()]
-    chances = pl.Series("p_turn", [round(1 / (1 + math.exp(-own)), 12) for own in odds], dtype=pl.Float64)
-    voted = votes.select("episode_id", index="step").with_columns(chances)
+    ).select("episode_id", index="step")
     turns = (
         steps.join(voted.select("episode_id").unique(), on="episode_id", how="semi")
         .sort("episode_id", "index")
@@ -38,8 +34,10 @@ def rejected_turns(steps: pl.DataFrame, rewards: pl.DataFrame) -> pl.DataFrame:
             turn=pl.col("observation").str.contains(_BY_USER, literal=True).cum_sum().over("episode_id"),
         )
     )
-    by_turn = turns.join(voted, on=["episode_id", "index"]).group_by("episode_id", "turn").agg(pl.col("p_turn").min())
-    return turns.join(by_turn, on=["episode_id", "turn"], maintain_order="left").drop("turn")
+    rejected = turns.join(voted, on=["episode_id", "index"]).select("episode_id", "turn").unique()
+    return turns.join(rejected, on=["episode_id", "turn"], how="semi", maintain_order="left").select(
+        "episode_id", "index", p_turn=pl.lit(UNCLEAR)
+    )
 
 
 def rejected_steps(returns: pl.DataFrame) -> pl.DataFrame:

@@ -55,27 +55,20 @@ def _without(steps: pl.DataFrame, shown: pl.DataFrame, funnel: Funnel) -> pl.Dat
 
 
 def _with_returns(steps: pl.DataFrame, returns: pl.DataFrame) -> pl.DataFrame:
-    """Return the steps with their episode's p_success, weight and known, and what is believed of each of them.
-
-    In a turn that the user rejected P(success) is the turn's, and the weight as much less sure.
-    """
+    """Return the steps with their episode's p_success, weight and known, and what is believed of each of them."""
     episodes = returns.filter(pl.col("step").is_null()).select(
         "episode_id", "p_success", "weight", "known", "provisional"
     )
     of_step = returns.filter(pl.col("step").is_not_null())
     credit = of_step.select("episode_id", "p_better", "p_worse", "risk", _p_turn="p_success", index="step")
-    sure, of_turn = (2 * pl.col("p_success") - 1).abs(), (2 * pl.col("_p_turn") - 1).abs()
-    rejected = pl.col("_p_turn") < pl.col("p_success")
     return (
         steps.join(episodes, on="episode_id", how="left")
         .join(credit, on=["episode_id", "index"], how="left")
         .with_columns(
             pl.col("known", "provisional").fill_null(value=False),
             pl.col("p_better", "p_worse", "risk").fill_null(0.0),
-            p_success=pl.min_horizontal("p_success", "_p_turn"),
-            weight=pl.when(rejected & (sure > 0)).then(pl.col("weight") * of_turn / sure).otherwise("weight"),
+            _rejected=(pl.col("_p_turn") < pl.col("p_success")).fill_null(value=False),
         )
-        .drop("_p_turn")
         .sort("episode_id", "index")
     )
 
@@ -84,8 +77,8 @@ def _label(steps: pl.DataFrame, cfg: RewardsConfig, funnel: Funnel) -> pl.DataFr
     """Give each step a label and a weight, or drop it.
 
     A call that failed or did not parse is undesirable with certainty, whatever the outcome of its episode. Any other
-    step follows its episode, or its turn if the user rejected that, as far as other attempts do not show the opposite:
-    it counts by the probability that it is not worse than what else is done there (in a failure: not better), and is
+    step follows its episode, as far as the user did not reject its turn and other attempts do not show the opposite: it
+    counts by the probability that it is not worse than what else is done there (in a failure: not better), and is
     dropped where it is likelier worse than better: copying it is expected to lose (`benchmarks/loop.py`). A
     demonstration that was risky in itself counts by the part of its success that the risk leaves of it, and is dropped
     where nothing is left.
@@ -98,6 +91,7 @@ def _label(steps: pl.DataFrame, cfg: RewardsConfig, funnel: Funnel) -> pl.DataFr
     agrees = pl.when("failed").then(0.0).when(good).then("p_better").when(bad).then("p_worse").otherwise(0.0)
     steps = steps.with_columns(_opposite=opposite, _agrees=agrees)
     steps = funnel.drop(steps, ~pl.col("failed") & ~good & ~bad, "unclear outcome")
+    steps = funnel.drop(steps, good & ~pl.col("failed") & pl.col("_rejected"), "rejected by its user")
     steps = funnel.drop(steps, pl.col("_opposite") - pl.col("_agrees") > LIKELIER, "credit against outcome")
     steps = steps.with_columns(label=good & ~pl.col("failed"), _left=_left_of_success(cfg))
     steps = funnel.drop(steps, pl.col("label") & (pl.col("_left") <= 0), "risk")
