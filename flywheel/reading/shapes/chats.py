@@ -22,6 +22,7 @@ from flywheel.reading.shapes.turns import (
     RESULT_KINDS,
     Turn,
     has_untyped_parts,
+    instructed_once,
     is_turn,
     result_of,
     turns_of,
@@ -40,7 +41,14 @@ _CALLED = ("function_call", "function-call")  # of ShareGPT: a message that is a
 _NOTICES = ("info", "error", "warning", "notice")  # that Gemini CLI shows between the messages of a chat
 _STEPS = ("step-start", "step-finish")
 _HIDDEN = ("source-url", "source-document", "snapshot", "patch", "toolConfirmationRequest", *_STEPS)
-_NOT_RUN = ("tool-invocation", "tool-call", "tool-result", "tool-approval-request", "tool-approval-response")
+_NOT_RUN = (
+    "tool-invocation",
+    "tool-call",
+    "tool-result",
+    "tool-error",
+    "tool-approval-request",
+    "tool-approval-response",
+)
 _TIMES = (
     "timestamp",
     "createdAt",
@@ -54,10 +62,11 @@ _TIMES = (
     "started_at",
 )
 _MODELS = ("model", "model_name", "modelID", "modelId", "model_slug", "model_id", "ai_model_id")
-_USAGE = ("usage", "usage_metadata", "usageMetadata", "token_usage", "models_usage", "tokens", "metrics")
+_USAGE = ("usage", "usage_metadata", "usageMetadata", "token_usage", "models_usage", "tokens", "metrics",
+          "totalUsage")  # fmt: skip
 _CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens", "cacheReadInputTokens", "cacheWriteInputTokens",
            "cacheCreationInputTokens")  # fmt: skip
-_ABOUT = ("response_metadata", "metadata", "meta")
+_ABOUT = ("response_metadata", "metadata", "meta", "modelInfo")
 _CALL_FIELDS = ("arguments", "args", "input", "rawInput", "toolInvocation", "toolInvocations", "toolCall", "toolCalls",
                 "tool_calls", "function", "function_call")  # fmt: skip
 _ACTS = ("words", "thought", "call")  # entries that are pieces of an answer
@@ -90,7 +99,8 @@ def chat(items: Sequence[Any], *, before: int = 0) -> tuple[list[Message], dict[
     if are_steps(items):
         answers = [_Answer([step], list(turns_of_step(step, before + n))) for n, step in enumerate(items)]
     else:
-        opened = [message for item in items for message in unwrapped(lowered(item))]
+        messages = instructed_once(items, behind=bool(before))
+        opened = [message for item in messages for message in unwrapped(lowered(item))]
         answers = list(_answers(_without_states(opened)))
     history, origins = with_origins(answers, _Answer.spoken)
     facts: dict[int, dict[str, Any]] = {}
@@ -100,7 +110,7 @@ def chat(items: Sequence[Any], *, before: int = 0) -> tuple[list[Message], dict[
         told = _facts_of_all(answer)
         counts = is_act and id(answer) not in counted  # the tokens of a message that became several count once
         facts[position] = told if counts else {name: told[name] for name in ("ts",) if name in told}
-        if "model" in facts[position]:
+        if is_act:
             counted.add(id(answer))
     calling = {id(origins[position]) for position, message in enumerate(history) if message.get("tool_calls")}
     for position, answer in origins.items():
@@ -203,7 +213,7 @@ def is_piece(item: Any) -> bool:
 
 def is_call_alone(item: Mapping[str, Any]) -> bool:
     """Whether an item is a call and nothing else: others of the same answer may be next to it."""
-    return item.get("type") in CALL_KINDS and "role" not in item
+    return item.get("type") in (*CALL_KINDS, "ToolCallRequestEvent") and "role" not in item  # AutoGen's
 
 
 def has_calls(value: Any) -> bool:
@@ -319,6 +329,7 @@ def facts_of(item: Mapping[str, Any]) -> dict[str, Any]:
     places = [item, inner, *about, *map(as_dict, as_list(inner.get("parts"))[:1])]  # Pydantic AI's parts have times
     usage = next((held for place in places if (held := as_dict(first(place, _USAGE)))), {})
     places.append(usage)
+    usage = {**usage, **as_dict(usage.get("tokens"))}  # Cline's are in its metrics
     at = next((value for place in places if (value := first(place, _TIMES)) is not None), None)
     written = ident(as_dict(as_dict(item.get("step_details")).get("message_creation")).get("message_id"))
     own = ident(item.get("id")) if item.get("object") == "thread.message" else written

@@ -15,7 +15,7 @@ from flywheel.reading.messages import ROLES
 from flywheel.reading.shapes.actions import is_step
 from flywheel.reading.shapes.acts import call_in, is_act, result_in, said_in
 from flywheel.reading.shapes.entries import entry_of
-from flywheel.reading.shapes.turns import ITEM_KINDS, result_of
+from flywheel.reading.shapes.turns import ITEM_KINDS, is_turn, result_of
 from flywheel.reading.values import as_dict, as_list, embedded, first, present, text
 
 Item = dict[str, Any]
@@ -27,7 +27,9 @@ _ASKED = ("user", "human", "user_message", "userMessage", "user_input", "user_qu
 _ANSWERED = ("assistant", "bot", "ai", "response", "reply", "bot_response", "botResponse", "assistant_response",
              "ai_response", "agent_response", "assistant_message", "bot_message")  # fmt: skip
 _HELD = {"toolsCalled", "tools_called"}  # of a message with a role; a row's parts are text
-_WRAPS = {*_HELD, *_ASKED, "parts", "user", "part", "source", "response", "toolCallStates", "isCreatedByUser"}
+_STORED = ("message", "message_data", "messageData", "message_json")  # columns of a table that hold a message
+_WRAPS = {*_HELD, *_ASKED, *_STORED, "parts", "user", "part", "source", "response", "toolCallStates",
+          "isCreatedByUser", "finishReason", "author", "event_data"}  # fmt: skip
 _ABOUT = ("timestamp", "creation_utc", "created_at", "modelId", "model")
 _BESIDE = ("tool_call", "toolCall", "function_call", "functionCall", "call")  # a call next to the agent's words
 
@@ -101,6 +103,49 @@ def _row(item: Item) -> Iterator[Item]:
     if isinstance(parts, list) and parts and all("type" in as_dict(part) for part in parts):
         opened = [{**as_dict(part.get("data")), "type": part["type"]} for part in parts if part["type"] != "finish"]
         yield {**item, "parts": None, "content": opened}
+
+
+def _stored(item: Item) -> Iterator[Item]:
+    """Yield the message in a column of a row, as JSON text or as LangChain's classes write it."""
+    for name in _STORED:
+        held = as_dict(embedded(item.get(name)))
+        if is_turn(held) and (isinstance(item[name], str) or "role" not in held):
+            yield {**{name: item[name] for name in _ABOUT if item.get(name) is not None}, **held}
+            return
+
+
+def _authored(item: Item) -> Iterator[Item]:
+    """Yield the message of an event of Google ADK, alone or in a column of a row: its content is Gemini's."""
+    event = as_dict(embedded(item.get("event_data"))) or item
+    content, author = as_dict(embedded(event.get("content"))), text(event.get("author"))
+    if author is not None and as_list(content.get("parts")) and not event.get("partial"):
+        about = {"timestamp": item["timestamp"]} if "timestamp" in item else {}
+        usage = first(event, ("usage_metadata", "usageMetadata"))
+        about |= present(usage=embedded(usage), model=first(event, ("model_version", "modelVersion")))
+        yield {"role": "user" if author == "user" else "assistant", **present(**content), **about}
+
+
+def _sdk_step(item: Item) -> Iterator[Item]:
+    """Yield the answer of a step of the AI SDK, with its calls and what they gave: as parts, or in lists next to it."""
+    if not is_sdk_step(item):
+        return
+    response = as_dict(item.get("response"))
+    about = present(usage=item.get("usage"), model=response.get("modelId"), timestamp=response.get("timestamp"))
+    if isinstance(item.get("content"), list):
+        yield {"role": "assistant", "content": item["content"], **about}
+    else:
+        yield {"role": "assistant", "content": item.get("text"), "tool_calls": item.get("toolCalls"),
+               "tool_results": item.get("toolResults"), "reasoning": item.get("reasoning"), **about}  # fmt: skip
+
+
+def is_sdk_step(item: Any) -> bool:
+    """Whether an object is a step of the AI SDK, as `result.steps` and `onStepFinish` give it."""
+    return (
+        isinstance(item, dict)
+        and "role" not in item
+        and isinstance(item.get("finishReason"), str)
+        and (isinstance(item.get("content"), list) or isinstance(item.get("toolCalls"), list))
+    )
 
 
 def _enum(item: Item) -> Iterator[Item]:
@@ -256,4 +301,19 @@ def _in_small(value: Any) -> Any:
     return {k[:1].lower() + k[1:]: v if k in ("Arguments", "Result") else _in_small(v) for k, v in value.items()}
 
 
-_RULES = (_row, _ran, _stated, _by_whom, _enum, _pair, _exchange, _line, _sourced, _request, _spoken)
+_RULES = (
+    _authored,
+    _sdk_step,
+    _stored,
+    _row,
+    _ran,
+    _stated,
+    _by_whom,
+    _enum,
+    _pair,
+    _exchange,
+    _line,
+    _sourced,
+    _request,
+    _spoken,
+)
