@@ -6,7 +6,7 @@ sets 5 and 6 hold what was mended after real logs, set 7 what was wrong in what 
 never unseen.
 """
 
-from benchmarks.exports import apis, benches, clients, fifth, fourth, frameworks, seventh, sixth, third, voices
+from benchmarks.exports import apis, benches, clients, fifth, fourth, frameworks, seventh, sixth, stores, third, voices
 from benchmarks.exports.story import EXPORTS, Export, Lines, Told
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "frameworks",
     "seventh",
     "sixth",
+    "stores",
     "third",
     "voices",
 ]

@@ -374,6 +374,7 @@ def _untyped(part: Mapping[str, Any], value: Any) -> Any:
     """Return a part of Gemini or Bedrock, or a call or result of AutoGen: they are known by their fields."""
     thoughts = as_dict(part.get("reasoningContent")).get("reasoningText")
     thoughts = thoughts or as_dict(part.get("reasoning")).get("reasoning_text")  # Bedrock's, Haystack's
+    thoughts = thoughts or (part.get("thinking") if "signature" in part else None)  # a block of Claude's agent SDK
     if part.get("thought") is True or thoughts:
         return {"type": "thinking", "thinking": flat_text(thoughts) or part.get("text")}
     if (
@@ -383,7 +384,7 @@ def _untyped(part: Mapping[str, Any], value: Any) -> Any:
         or _is_sdk_call(part)
     ):
         return {"type": "tool_call", **call_of(part)}
-    answered = ("call_id" in part and "content" in part) or (
+    answered = ("content" in part and not {"call_id", "tool_use_id"}.isdisjoint(part)) or (
         "toolCallId" in part and first(part, _ANSWERED) is not None
     )
     answer = as_dict(first(part, _RESULTS)) or (part if answered else {})

@@ -15,7 +15,7 @@ from flywheel.reading.messages import ROLES
 from flywheel.reading.shapes.actions import is_step
 from flywheel.reading.shapes.acts import call_in, is_act, result_in, said_in
 from flywheel.reading.shapes.entries import entry_of
-from flywheel.reading.shapes.turns import ITEM_KINDS, is_turn, result_of
+from flywheel.reading.shapes.turns import CALL_KINDS, ITEM_KINDS, RESULT_KINDS, is_turn, result_of
 from flywheel.reading.values import as_dict, as_list, embedded, first, present, text
 
 Item = dict[str, Any]
@@ -29,7 +29,12 @@ _ANSWERED = ("assistant", "bot", "ai", "response", "reply", "bot_response", "bot
 _HELD = {"toolsCalled", "tools_called"}  # of a message with a role; a row's parts are text
 _STORED = ("message", "message_data", "messageData", "message_json")  # columns of a table that hold a message
 _WRAPS = {*_HELD, *_ASKED, *_STORED, "parts", "user", "part", "source", "response", "toolCallStates",
-          "isCreatedByUser", "finishReason", "author", "event_data"}  # fmt: skip
+          "isCreatedByUser", "finishReason", "author", "event_data", "payload"}  # fmt: skip
+_TALKERS = ("user", "assistant")  # a tool's result in JSON is what the agent saw
+_PARTS = {
+    "text", "input_text", "output_text", "thinking", "redacted_thinking", "reasoning", "image", "image_url", "file",
+    "document", "source", "step-start", "dynamic-tool", *CALL_KINDS, *RESULT_KINDS,
+}  # fmt: skip
 _ABOUT = ("timestamp", "creation_utc", "created_at", "modelId", "model")
 _BESIDE = ("tool_call", "toolCall", "function_call", "functionCall", "call")  # a call next to the agent's words
 
@@ -40,6 +45,7 @@ def unwrapped(item: Any) -> list[Any]:
         return [item]
     if is_act(item) and item.get("type") not in ITEM_KINDS and entry_of(item) is None and not is_step(item):
         return list(_acted(item))
+    item = _with_parts(item)
     if len(item) > 1 and _WRAPS.isdisjoint(item):
         return [_with_call(item)]
     is_row = isinstance(item.get("parts"), str)
@@ -47,6 +53,22 @@ def unwrapped(item: Any) -> list[Any]:
         return [item]
     messages = next((found for rule in _RULES if (found := list(rule(item)))), [])
     return messages or [item]
+
+
+def _with_parts(item: Item) -> Item:
+    """Return a message whose content is JSON text of its parts, as in a column of a database, with the parts."""
+    content = item.get("content")
+    if not isinstance(content, str) or str(item.get("role")) not in _TALKERS or '"type"' not in content:
+        return item
+    opened = embedded(content)
+    parts = opened if isinstance(opened, list) else as_list(as_dict(opened).get("parts"))
+    return {**item, "content": parts} if parts and all(map(_is_part, parts)) else item
+
+
+def _is_part(part: Any) -> bool:
+    """Whether an object is a part of a message by its type, and not what a model wrote as JSON."""
+    kind = as_dict(part).get("type")
+    return isinstance(kind, str) and (kind in _PARTS or kind.startswith(("tool-", "data-")))
 
 
 def _acted(item: Item) -> Iterator[Item]:
@@ -103,6 +125,17 @@ def _row(item: Item) -> Iterator[Item]:
     if isinstance(parts, list) and parts and all("type" in as_dict(part) for part in parts):
         opened = [{**as_dict(part.get("data")), "type": part["type"]} for part in parts if part["type"] != "finish"]
         yield {**item, "parts": None, "content": opened}
+
+
+def _conversational(item: Item) -> Iterator[Item]:
+    """Yield the messages of an event in the memory of Bedrock AgentCore, which Strands fills with messages as JSON."""
+    about = present(timestamp=item.get("eventTimestamp"))
+    for payload in map(as_dict, as_list(item.get("payload"))):
+        said = as_dict(payload.get("conversational"))
+        words = as_dict(said.get("content")).get("text")
+        held = as_dict(as_dict(embedded(words)).get("message"))
+        if isinstance(words, str) and isinstance(said.get("role"), str):
+            yield {**(held or {"role": said["role"].lower(), "content": words}), **about}
 
 
 def _stored(item: Item) -> Iterator[Item]:
@@ -304,6 +337,7 @@ def _in_small(value: Any) -> Any:
 _RULES = (
     _authored,
     _sdk_step,
+    _conversational,
     _stored,
     _row,
     _ran,

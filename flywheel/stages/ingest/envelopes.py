@@ -113,8 +113,9 @@ def recognised(
     if known and chosen != "auto" and _fits(readers.get(chosen), plain or [r.value for r in records]):
         known = chosen not in readers
     if known and direct.format in readers and direct.confidence < _SURE and chosen == "auto":
-        inner = _inside(name, [record.value for record in records], readers)
-        if inner is not None and _outranks(inner, direct):
+        values = [record.value for record in records]
+        inner = _inside(name, values, readers)
+        if inner is not None and _outranks(inner, direct) and _is_in_most(inner, values):
             return inner
     if known or not records:
         return Recognised(direct, Envelope(tags=tags) if tags and direct.format in readers else None)
@@ -131,6 +132,12 @@ def _outranks(inner: Recognised, direct: Detection) -> bool:
         return direct.confidence <= _UNSURE and inner.detection.confidence >= _SURE
     least = direct.confidence if path[0] in _TRANSPORTS else direct.confidence + _MORE
     return inner.detection.confidence >= least
+
+
+def _is_in_most(inner: Recognised, values: Sequence[Any]) -> bool:
+    """Whether most records have something at an envelope's place: else those that the whole's reader knows are lost."""
+    path = (inner.envelope or Envelope()).path
+    return sum(any(isinstance(item, dict) for item in _at(value, path)) for value in values) * 2 >= len(values)
 
 
 def _fits(reader: Reader | None, values: list[Any]) -> bool:

@@ -19,8 +19,9 @@ from flywheel.reading.reader import reader
 from flywheel.reading.rollout import Rollout, rollout_events
 from flywheel.reading.shapes.actions import are_steps, earned
 from flywheel.reading.shapes.acts import is_act, said_in
-from flywheel.reading.shapes.chats import chat, facts_of, is_begun, is_call_alone, is_piece, speaks
+from flywheel.reading.shapes.chats import chat, is_begun, is_call_alone, is_piece, speaks
 from flywheel.reading.shapes.entries import Entry, entry_of, run_totals
+from flywheel.reading.shapes.facts import facts_of
 from flywheel.reading.shapes.items import thoughts_of
 from flywheel.reading.shapes.turns import ITEM_KINDS
 from flywheel.reading.shapes.whole import whole
