@@ -394,7 +394,7 @@ def _cline(talk: Talk) -> list[dict[str, Any]]:
 
 @export(7, "Turns of a session without times")
 def turns() -> Export:
-    """A line holds what one turn of the user added, under the session's id, and nothing tells when it was."""
+    """A line holds what one turn of the user added, under the session's id, without any time."""
     rows = []
     for talk in quiet(TALKS):
         asks = [n for n, turn in enumerate(talk.turns) if isinstance(turn, str)]

@@ -78,7 +78,7 @@ def messages(logged: Any) -> list[Message]:
 
 
 def _opened(items: list[Any]) -> list[Any]:
-    """Return messages with their parts, where what people and the agent said is JSON text of parts in all of them."""
+    """Return messages with their parts, where those of people and of the agent are JSON text of parts, each of them."""
     parts: dict[int, list[Any]] = {}
     for n, item in enumerate(items):
         content = item.get("content") if isinstance(item, dict) else None

@@ -50,7 +50,7 @@ _LATENCY_MS = ("latency_ms", "request_duration_ms", "duration_ms", "response_tim
 _COST = ("cost_usd", "response_cost", "spend", "total_cost", "cost")
 
 
-_REPR = re.compile(r"[A-Z]\w*\(\s*\w+=")  # an object as Python shows it: a response that was no JSON
+_REPR = re.compile(r"[A-Z]\w*\(\s*\w+=")  # an object as Python shows it: a response that is not JSON
 
 
 class Pair(NamedTuple):

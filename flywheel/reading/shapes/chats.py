@@ -230,7 +230,7 @@ def is_begun(items: Any) -> bool:
 
 
 def _sessions(items: Sequence[Any]) -> set[str]:
-    """Return the conversations that messages name: rows of several are no chat."""
+    """Return the conversations that messages name: rows of several are not one chat."""
     return {named for item in items if isinstance(item, dict) and (named := ident(first(item, _NAMES))) is not None}
 
 

@@ -295,12 +295,12 @@ def _pydantic_ai(item: Mapping[str, Any]) -> Iterator[Turn]:
             yield {"role": "tool", "content": [result_of({**part, "id": None, **_pydantic_ended(ended)})]}
         elif content is not None and kind in _PYDANTIC_SAID:
             yield {"role": _PYDANTIC_SAID[kind], "content": parts_of(content) if isinstance(content, list) else content}
-        elif kind.startswith("retry-"):  # what the framework says of an answer that is of no use
+        elif kind.startswith("retry-"):  # what the framework writes of an answer that is of no use
             yield {"role": "context", "name": kind, "content": flat_text(content)}
 
 
 def _pydantic_ended(outcome: Any) -> dict[str, Any]:
-    """Return how a call ended as a flag, where its outcome says so: one that was denied or interrupted gave nothing."""
+    """Return how a call ended as a flag, where its outcome shows it: one that was denied or interrupted gave nothing."""
     return {} if outcome is None else {"is_error": outcome != "success"}
 
 
