@@ -300,7 +300,7 @@ def _pydantic_ai(item: Mapping[str, Any]) -> Iterator[Turn]:
 
 
 def _pydantic_ended(outcome: Any) -> dict[str, Any]:
-    """Return how a call ended as a flag, where its outcome shows it: one that was denied or interrupted gave nothing."""
+    """Return how a call ended as a flag, where its outcome shows it; one denied or interrupted gave nothing."""
     return {} if outcome is None else {"is_error": outcome != "success"}
 
 
