@@ -18,8 +18,8 @@ Event = dict[str, Any]
 Source = dict[str, Any]
 
 _CONVERSATION = (
-    "conversation_id", "session_id", "thread_id", "conversationId", "sessionId", "threadId", "chat_id",
-    "trace_id", "traceId",
+    "conversation_id", "session_id", "thread_id", "conversationId", "sessionId", "threadId", "chat_id", "chatId",
+    "sessionID", "dialogue_id", "trace_id", "traceId",
 )  # fmt: skip
 _USER = (
     "user",

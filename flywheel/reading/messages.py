@@ -46,6 +46,7 @@ _PROVIDERS = (
     "web_search_tool_result", "web_fetch_tool_result", "code_execution_tool_result", "bash_code_execution_tool_result",
     "text_editor_code_execution_tool_result", "tool_search_tool_result",
 )  # fmt: skip
+_WRITTEN = (*_TEXT_PARTS, *_THOUGHT_PARTS, *_CALL_PARTS, "tool_result")  # in the JSON text of a message's parts
 _MCP = {"content", "isError", "structuredContent", "_meta"}
 _UNSAID_PARTS = (*_THOUGHT_PARTS, "redacted_thinking")
 
@@ -64,6 +65,7 @@ def messages(logged: Any) -> list[Message]:
         value = [value]
     if not isinstance(value, list):
         raise BadRecordError("bad_record", "messages are not a list")
+    value = _opened(value)
     normal: list[Message] = []
     others: dict[str, str] = {}  # calls that others made: tools by id
     for position, item in enumerate(value):
@@ -73,6 +75,20 @@ def messages(logged: Any) -> list[Message]:
             others |= {c["id"]: c["name"] or "tool" for c in _calls_of(item) if c["id"]}
     name_results(normal)
     return [_theirs(message, others) for message in normal] if others else normal
+
+
+def _opened(items: list[Any]) -> list[Any]:
+    """Return messages with their parts, where those of people and of the agent are JSON text of parts, each of them."""
+    parts: dict[int, list[Any]] = {}
+    for n, item in enumerate(items):
+        content = item.get("content") if isinstance(item, dict) else None
+        if isinstance(content, str) and item.get("role") in ("user", "assistant"):
+            if not content.lstrip().startswith("[{"):
+                return items
+            parts[n] = as_list(embedded(content))
+    if not all(held and all(as_dict(part).get("type") in _WRITTEN for part in held) for held in parts.values()):
+        return items
+    return [{**item, "content": parts[n]} if n in parts else item for n, item in enumerate(items)] if parts else items
 
 
 def _calls_of(item: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ learn from; one without a response is a call that failed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -49,6 +50,9 @@ _LATENCY_MS = ("latency_ms", "request_duration_ms", "duration_ms", "response_tim
 _COST = ("cost_usd", "response_cost", "spend", "total_cost", "cost")
 
 
+_REPR = re.compile(r"[A-Z]\w*\(\s*\w+=")  # an object as Python shows it: a response that is not JSON
+
+
 class Pair(NamedTuple):
     """A request with its response. Both are mappings, empty when the record has none."""
 
@@ -78,7 +82,8 @@ def pair_of(record: Any, fields: tuple[str, ...] = ("messages",)) -> Pair:
     if any(isinstance(outer.get(name), list | str) for name in fields):
         answer = first(outer, (*_ANSWERS, "answer") if outer.get("messages") else _ANSWERS)
         outputs = as_list(outer.get("outputs"))  # DSPy's
-        answer = outputs[0] if answer is None and len(outputs) == 1 else answer
+        is_shown = isinstance(answer, str) and _REPR.match(answer) is not None
+        answer = outputs[0] if (answer is None or is_shown) and len(outputs) == 1 else answer
         said = {} if ends_answered(outer) else _said(answer, outer)
         return Pair(outer, said or response_body(embedded(answer)) or outer, outer)
     return Pair({}, response_body(embedded(outer.get("response"))) or outer, outer)

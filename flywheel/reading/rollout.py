@@ -48,7 +48,8 @@ class Rollout:
     # model call or a tool result.
     tools: list[dict[str, Any]] | None = None
     tags: Sequence[str] = ()
-    started: datetime | None = None  # time of the messages that have none in `facts`
+    started: datetime | None = None  # time of the first messages that have none in `facts`; later ones have the time
+    # of the message before them
     ended: datetime | None = None  # time of outcomes and feedback
     outcomes: Sequence[Outcome] = ()
     feedback: Mapping[str, float] = field(default_factory=dict)  # what code measured of the whole attempt, by name
@@ -70,9 +71,11 @@ def rollout_events(rollout: Rollout) -> Iterator[Event]:
     source = rollout.columns()
     if rollout.task and not rollout.messages and not rollout.first:
         yield request([], source, 0, present(tags=list(rollout.tags) or None))
+    latest = rollout.started
     for event in _transcript(rollout, source):
         facts = dict(rollout.facts.get(event["seq"], ()))
-        columns = present(ts=facts.pop("ts", None), model=facts.pop("model", None), seq=event["seq"] + rollout.first)
+        latest = facts.pop("ts", None) or latest
+        columns = present(ts=latest, model=facts.pop("model", None), seq=event["seq"] + rollout.first)
         payload = event["payload"] | (facts if event["kind"] != EventKind.REQUEST else {})
         yield {**event, **columns, "payload": payload}
     source |= {"ts": rollout.ended, "seq": rollout.first + len(rollout.messages)}

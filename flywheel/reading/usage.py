@@ -12,11 +12,11 @@ from flywheel.reading.values import count, first
 
 _INPUT = (
     "input_tokens", "prompt_tokens", "inputTokens", "prompt_token_count", "promptTokenCount", "prompt_eval_count",
-    "inputTokenCount", "llmPromptTokens",
+    "inputTokenCount", "llmPromptTokens", "prompt",
 )  # fmt: skip
 _OUTPUT = (
     "output_tokens", "completion_tokens", "outputTokens", "candidates_token_count", "candidatesTokenCount",
-    "eval_count", "outputTokenCount", "llmCompletionTokens",
+    "eval_count", "outputTokenCount", "llmCompletionTokens", "completion",
 )  # fmt: skip
 _REASONING = ("thoughts_token_count", "thoughtsTokenCount")  # Gemini does not count them as output
 

@@ -235,3 +235,25 @@ def test_common_names_of_the_two_sides_are_known(role: str, known: str) -> None:
 def test_what_is_too_long_for_a_speakers_name_is_none_rather_than_cut_in_a_secret() -> None:
     role = f"{'x' * 40} https://admin:hunter2hunter2@db.example.org"
     assert messages([{"role": role, "content": "hi"}]) == [{"role": "context", "name": "context", "content": "hi"}]
+
+
+def test_parts_that_are_logged_as_json_text_are_parts() -> None:
+    asked = {"role": "user", "content": '[{"type": "text", "text": "where is 7?"}]'}
+    made = {
+        "role": "assistant",
+        "content": '[{"type": "tool_use", "id": "c1", "name": "get_order", "input": {"id": 7}}]',
+    }
+    found = messages([asked, made])
+    assert (found[0]["content"], found[1]["tool_calls"]) == ("where is 7?", [CALL])
+
+
+@pytest.mark.parametrize("written", ['[{"type": "order", "id": 7}]', '[{"id": 7}]', "[{", "[]"])
+def test_json_that_a_model_wrote_stays_what_it_wrote(written: str) -> None:
+    (found,) = messages([{"role": "assistant", "content": written}])
+    assert found == {"role": "assistant", "content": written}
+
+
+def test_a_tools_json_stays_what_the_agent_saw() -> None:
+    shown = '[{"type": "text", "text": "Monday"}]'
+    (found,) = messages([{"role": "tool", "tool_call_id": "c1", "content": shown}])
+    assert found["content"] == shown

@@ -84,3 +84,29 @@ def test_no_schemas_are_none() -> None:
     nothing: list[Any] = [None, [], {}, "where?", {"messages": []}]
     for given in nothing:
         assert schemas(given) is None
+
+
+PROMPTED = {"kind": "request", "instructions": "Be kind.", "parts": [{"part_kind": "user-prompt", "content": "hi"}]}
+
+
+def test_instructions_that_each_request_of_pydantic_ai_repeats_are_there_once() -> None:
+    answer = {"kind": "response", "parts": [{"part_kind": "text", "content": "hello"}]}
+    told = history([PROMPTED, answer, PROMPTED])
+    assert [message["role"] for message in told] == ["system", "user", "assistant", "user"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status"), [("success", "ok"), ("failed", "failed"), ("retried", "failed"), ("interrupted", "failed")]
+)
+def test_a_result_of_pydantic_ai_says_how_its_call_ended(outcome: str, status: str) -> None:
+    call = {"part_kind": "builtin-tool-call", "tool_name": "search", "args": {"q": "7"}, "tool_call_id": "c1"}
+    result = {"part_kind": "builtin-tool-return", "tool_name": "search", "content": "found", "tool_call_id": "c1"}
+    answer = {"kind": "response", "parts": [call, {**result, "outcome": outcome}]}
+    _, made, gave = history([ASKED, answer])
+    assert made["tool_calls"][0]["name"] == "search"
+    assert (gave["role"], gave["content"], gave["status"]) == ("tool", "found", status)
+
+
+def test_a_thought_of_haystack_is_no_word() -> None:
+    (made,) = history([{"role": "assistant", "content": [{"reasoning": {"reasoning_text": "hm"}}, {"text": "Monday"}]}])
+    assert (made["content"], made["reasoning"]) == ("Monday", "hm")

@@ -458,7 +458,7 @@ def test_a_librarys_own_history_is_read(name: str) -> None:
     told = [{k: v for k, v in m.items() if k != "status"} for m in found.messages]
     wanted = [*HISTORY[:3], GEMINI_RESULT if name.startswith("gemini") else RESULT]
     assert told == [{k: v for k, v in m.items() if k != "status"} for m in wanted]
-    assert found.messages[3]["status"] == ("ok" if name.startswith("langchain") else "unknown")
+    assert found.messages[3]["status"] == ("ok" if name.startswith(("langchain", "pydantic-ai")) else "unknown")
 
 
 @pytest.mark.parametrize("name", MADE["answers"])

@@ -14,6 +14,7 @@ from flywheel.extensions import BadRecordError
 from flywheel.reading.messages import ROLES, Message, flat_text, with_origins
 from flywheel.reading.shapes.actions import are_steps, is_step, turns_of_step
 from flywheel.reading.shapes.entries import Entry, entry_of
+from flywheel.reading.shapes.facts import facts_of
 from flywheel.reading.shapes.items import IDS
 from flywheel.reading.shapes.steps import RUN_STEP, step_of_smolagents, turns_of_run_step
 from flywheel.reading.shapes.turns import (
@@ -22,13 +23,13 @@ from flywheel.reading.shapes.turns import (
     RESULT_KINDS,
     Turn,
     has_untyped_parts,
+    instructed_once,
     is_turn,
     result_of,
     turns_of,
 )
 from flywheel.reading.shapes.wrapped import lowered, unwrapped
-from flywheel.reading.usage import token_counts
-from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, picked, present, text, when
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, text
 
 _SPEAKERS = ("role", "from", "sender", "speaker", "author")
 _WORDS = ("content", "value", "text", "message", "parts")
@@ -40,28 +41,19 @@ _CALLED = ("function_call", "function-call")  # of ShareGPT: a message that is a
 _NOTICES = ("info", "error", "warning", "notice")  # that Gemini CLI shows between the messages of a chat
 _STEPS = ("step-start", "step-finish")
 _HIDDEN = ("source-url", "source-document", "snapshot", "patch", "toolConfirmationRequest", *_STEPS)
-_NOT_RUN = ("tool-invocation", "tool-call", "tool-result", "tool-approval-request", "tool-approval-response")
-_TIMES = (
-    "timestamp",
-    "createdAt",
-    "created_at",
-    "create_time",
-    "created",
-    "ts",
-    "time",
-    "date",
-    "timestamp_ms",
-    "started_at",
+_NOT_RUN = (
+    "tool-invocation",
+    "tool-call",
+    "tool-result",
+    "tool-error",
+    "tool-approval-request",
+    "tool-approval-response",
 )
-_MODELS = ("model", "model_name", "modelID", "modelId", "model_slug", "model_id", "ai_model_id")
-_USAGE = ("usage", "usage_metadata", "usageMetadata", "token_usage", "models_usage", "tokens", "metrics")
-_CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens", "cacheReadInputTokens", "cacheWriteInputTokens",
-           "cacheCreationInputTokens")  # fmt: skip
-_ABOUT = ("response_metadata", "metadata", "meta")
 _CALL_FIELDS = ("arguments", "args", "input", "rawInput", "toolInvocation", "toolInvocations", "toolCall", "toolCalls",
                 "tool_calls", "function", "function_call")  # fmt: skip
 _ACTS = ("words", "thought", "call")  # entries that are pieces of an answer
 _SPEAKING = {"words": "assistant", "thought": "assistant", "call": "assistant", "result": "tool", "passing": ""}
+_NAMES = ("session_id", "sessionId", "conversation_id", "conversationId", "chat_id", "chatId")
 _LOOKED_AT = 8  # messages that show whether a list is a chat
 
 
@@ -90,7 +82,8 @@ def chat(items: Sequence[Any], *, before: int = 0) -> tuple[list[Message], dict[
     if are_steps(items):
         answers = [_Answer([step], list(turns_of_step(step, before + n))) for n, step in enumerate(items)]
     else:
-        opened = [message for item in items for message in unwrapped(lowered(item))]
+        messages = instructed_once(items, behind=bool(before))
+        opened = [message for item in messages for message in unwrapped(lowered(item))]
         answers = list(_answers(_without_states(opened)))
     history, origins = with_origins(answers, _Answer.spoken)
     facts: dict[int, dict[str, Any]] = {}
@@ -100,7 +93,7 @@ def chat(items: Sequence[Any], *, before: int = 0) -> tuple[list[Message], dict[
         told = _facts_of_all(answer)
         counts = is_act and id(answer) not in counted  # the tokens of a message that became several count once
         facts[position] = told if counts else {name: told[name] for name in ("ts",) if name in told}
-        if "model" in facts[position]:
+        if is_act:
             counted.add(id(answer))
     calling = {id(origins[position]) for position, message in enumerate(history) if message.get("tool_calls")}
     for position, answer in origins.items():
@@ -203,7 +196,7 @@ def is_piece(item: Any) -> bool:
 
 def is_call_alone(item: Mapping[str, Any]) -> bool:
     """Whether an item is a call and nothing else: others of the same answer may be next to it."""
-    return item.get("type") in CALL_KINDS and "role" not in item
+    return item.get("type") in (*CALL_KINDS, "ToolCallRequestEvent") and "role" not in item  # AutoGen's
 
 
 def has_calls(value: Any) -> bool:
@@ -231,15 +224,21 @@ def is_chat(items: Any) -> bool:
 
 
 def is_begun(items: Any) -> bool:
-    """Whether a list begins with messages, whoever speaks in them."""
+    """Whether a list begins with messages of one conversation, whoever speaks in them."""
     roles = _roles(as_list(items))
-    return bool(roles) and None not in roles
+    return bool(roles) and None not in roles and len(_sessions(items)) <= 1
+
+
+def _sessions(items: Sequence[Any]) -> set[str]:
+    """Return the conversations that messages name: rows of several are not one chat."""
+    return {named for item in items if isinstance(item, dict) and (named := ident(first(item, _NAMES))) is not None}
 
 
 def _roles(items: Sequence[Any]) -> list[str | None]:
     """Return who speaks in the first items of a list."""
     shown = items[:_LOOKED_AT]
-    return [speaks(message) for item in shown for message in (unwrapped(item) if isinstance(item, dict) else [item])]
+    messages = [one for item in shown for one in (unwrapped(item) if isinstance(item, dict) else [item])]
+    return ["" if speaks(one) is None and "subtype" in as_dict(one) else speaks(one) for one in messages]
 
 
 def speaks(item: Any) -> str | None:
@@ -309,40 +308,6 @@ def _plainly(plain: Mapping[str, Any]) -> list[Turn]:
     if named in _CALLED:
         return [_call_in_text(plain.get("content"))]
     return turns_of([{**plain, "role": _OTHERS[named]} if named in _OTHERS else plain])
-
-
-def facts_of(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a message reports of itself: its time, model and tokens, what it cost."""
-    outer = as_dict(item.get("info")) or as_dict(item.get("message")) or as_dict(item.get("data"))
-    inner = outer or as_dict(item.get("kwargs")) or item
-    about = (as_dict(inner.get(name)) for name in _ABOUT)
-    places = [item, inner, *about, *map(as_dict, as_list(inner.get("parts"))[:1])]  # Pydantic AI's parts have times
-    usage = next((held for place in places if (held := as_dict(first(place, _USAGE)))), {})
-    places.append(usage)
-    at = next((value for place in places if (value := first(place, _TIMES)) is not None), None)
-    written = ident(as_dict(as_dict(item.get("step_details")).get("message_creation")).get("message_id"))
-    own = ident(item.get("id")) if item.get("object") == "thread.message" else written
-    return present(
-        response_id=own,
-        tags=["content_missing"] if written else None,
-        ts=when(first(at, ("created", "started")) if isinstance(at, dict) and "$date" not in at else at),
-        model=next((model for place in places if (model := text(first(place, _MODELS)))), None),
-        cost_usd=next((cost for place in places if (cost := _cost(place.get("cost"))) is not None), None),
-        **(_counts(usage) if usage else token_counts({**item, **inner})),
-    )
-
-
-def _cost(value: Any) -> float | None:
-    return number(as_dict(value).get("total") if isinstance(value, dict) else value)
-
-
-def _counts(usage: Mapping[str, Any]) -> dict[str, int | None]:
-    if not {"input", "output"} & usage.keys():
-        return token_counts(usage, cached=_CACHED if {"input_tokens", "inputTokens"} & usage.keys() else ())
-    cache = as_dict(usage.get("cache")) or picked(usage, ("cacheRead", "cacheWrite"))  # which these count apart
-    names = {"input_tokens": "input", "output_tokens": "output"}
-    counted = {name: usage.get(short) for name, short in names.items()} | dict(cache)
-    return token_counts(counted | {"thoughtsTokenCount": first(usage, ("thoughts", "reasoning"))}, cached=cache)
 
 
 def _plain(item: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -255,7 +255,7 @@ def _text(body: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
 def run_totals(item: Any) -> Mapping[str, Any]:
     """Return the tokens of a whole run, which an entry at its end has; {} for any other entry."""
     outer = as_dict(item)
-    kind = str(outer.get("type"))
+    kind = str(outer.get("type")).lower()
     body = _body(outer)
     if "role" in body or not any(word in kind for word in ("result", "completed", "shutdown", "complete", "end")):
         return {}

@@ -18,7 +18,8 @@ from flywheel.reading.events import source_of
 from flywheel.reading.messages import Message
 from flywheel.reading.shapes.actions import answer_of, are_steps, goal_of
 from flywheel.reading.shapes.chats import chat, is_chat
-from flywheel.reading.values import as_dict, as_list, ident
+from flywheel.reading.values import as_dict, as_list, embedded, ident
+from flywheel.records import texts_in
 
 _DEEPEST = 6  # objects and lists around a chat
 _MOST = 2000  # chats of a record; one with more is none of ours
@@ -90,6 +91,7 @@ def _lists(place: Any, path: tuple[str, ...], around: tuple[Mapping[str, Any], .
         return
     named = place.items() if isinstance(place, dict) else ((str(n), one) for n, one in enumerate(as_list(place)))
     is_call = bool(path) or (isinstance(place, dict) and all(place.keys() & names for names in _PAIRED))
+    is_call = is_call and not (not path and _repeats_what_was_asked(place))
     for name, held in named:
         if name in _ASKED or not isinstance(held, dict | list) or (is_call and name in _PAIRED[1]):
             continue
@@ -97,6 +99,17 @@ def _lists(place: Any, path: tuple[str, ...], around: tuple[Mapping[str, Any], .
             yield Found((*path, name), held, around)
         else:
             yield from _lists(held, (*path, name), (held, *around) if isinstance(held, dict) else around)
+
+
+def _repeats_what_was_asked(place: Mapping[str, Any]) -> bool:
+    """Whether what came out of a run is the whole chat: a graph's state, which begins with what was put in."""
+    held = embedded(next(place[name] for name in _PAIRED[1] if name in place))
+    items = held if isinstance(held, list) else embedded(as_dict(held).get("messages"))
+    if not is_chat(items):
+        return False
+    request = next((m["content"] for m in chat(items)[0] if m["role"] == "user" and m.get("content")), None)
+    said = texts_in(embedded(next(place[name] for name in _PAIRED[0] if name in place)))
+    return any(request == text for text in said)
 
 
 def _history(found: Found) -> list[Message]:

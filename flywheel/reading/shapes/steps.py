@@ -19,9 +19,13 @@ def step_of_smolagents(item: Mapping[str, Any]) -> Mapping[str, Any]:
     if "step_number" not in item:
         asks = "task" in item
         return {"role": "user" if asks else "system", "content": item["task" if asks else "system_prompt"]}
-    calls = [as_dict(call) for call in as_list(item.get("tool_calls"))]
-    words = first(item, ("model_output", "plan")) or as_dict(item.get("model_output_message")).get("content")
-    seen = first(item, ("observations", "error"))
+    answered = as_dict(item.get("model_output_message"))
+    tools = as_list(item.get("tool_calls")) or (as_list(answered.get("tool_calls")) if item.get("error") else [])
+    calls = [as_dict(call) for call in tools]  # a step whose call failed leaves its own empty
+    words = first(item, ("model_output", "plan")) or answered.get("content")
+    error = as_dict(item.get("error")).get("message") or item.get("error")
+    shown = [said for said in (item.get("observations"), error) if said]
+    seen = "\n".join(map(str, shown)) if shown else item.get("observations")
     asked = [{"type": "text", "text": words}] if isinstance(words, str) else []
     made = [(as_dict(call.get("function")) or call, call.get("id")) for call in calls]
     status = "error" if item.get("error") else "success"

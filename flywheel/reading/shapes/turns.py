@@ -24,7 +24,7 @@ _SPOKEN = ("contents", "content", "parts", "blocks", "items", "text")  # fields 
 _KNOWN = set(ROLES.values())
 _SAYING = {*_SPOKEN, "tool_calls", "function_call", "function_call_name", "json"}
 _OTHER_CALLS = ("tool_use", "tool_call", "tool-call", "toolCall")
-_OTHER_RESULTS = ("tool_result", "tool-result", "tool_call_response", "function_result")
+_OTHER_RESULTS = ("tool_result", "tool-result", "tool_call_response", "function_result", "tool-error")
 CALL_KINDS = (*_OTHER_CALLS, "function_call", "custom_tool_call", "mcp_call")
 RESULT_KINDS = (*_OTHER_RESULTS, "function_call_output", "custom_tool_call_output")
 ITEM_KINDS = ("message", "reasoning", *CALL_KINDS, *RESULT_KINDS)
@@ -32,7 +32,10 @@ _SDK_KINDS = ("text", "json", "content", "error-text", "error-json", "execution-
 _CALLS = ("functionCall", "function_call", "toolUse", "tool_call")  # what an untyped part is called by
 _SIGNATURES = {"thought_signature", "thoughtSignature"}
 _RESULTS = ("functionResponse", "function_response", "toolResult", "tool_call_result")
+_GAVE = ("output", "result", "response", "content", "toolResult", "result_value", "tool_return", "error")
 _ANSWERED = ("output", "result")  # what only a result of the AI SDK has
+_PYDANTIC_RESULTS = ("tool-return", "builtin-tool-return")
+_PYDANTIC_SAID = {"system-prompt": "system", "user-prompt": "user", "speech": "user", "compaction": "user"}
 _EXTENSIONS_AI = "Microsoft.Extensions.AI."  # whose parts are named by class, or by `$type`
 _CLASSES = {
     "TextContent": "text", "TextReasoningContent": "reasoning", "FunctionCallContent": "function_call",
@@ -66,7 +69,7 @@ def turns_of(items: Sequence[Any], role: str = "user") -> list[Turn]:
         role: the role of items that name none.
     """
     entries: list[Turn] = []
-    for item in items:
+    for item in instructed_once(items):
         for turn in map(dict, _messages_in((role, item))):
             _settle(turn, entries)
             if _continues(item, turn, entries):
@@ -74,6 +77,21 @@ def turns_of(items: Sequence[Any], role: str = "user") -> list[Turn]:
             else:
                 entries.append(turn)
     return entries
+
+
+def instructed_once(items: Sequence[Any], *, behind: bool = False) -> list[Any]:
+    """Return messages of Pydantic AI, each of whose requests repeats the instructions, with those of the first alone.
+
+    Args:
+        items: messages.
+        behind: whether others are before them.
+    """
+    kept: list[Any] = []
+    for item in items:
+        repeats = behind and isinstance(item, dict) and "instructions" in item and "parts" in item
+        kept.append({**item, "instructions": None} if repeats else item)
+        behind = behind or bool(as_dict(item).get("instructions"))
+    return kept
 
 
 @cached_by_content
@@ -268,26 +286,33 @@ def _pydantic_ai(item: Mapping[str, Any]) -> Iterator[Turn]:
         parts = [_pydantic_ai_part(p) for p in item["parts"]]
         yield {"role": "assistant", "content": parts}
         return
+    if instructions := text(item.get("instructions")):
+        yield {"role": "system", "content": instructions}
     for part in item["parts"]:
-        kind, content = part["part_kind"], part.get("content")
-        if kind in ("tool-return", "builtin-tool-return") or (kind == "retry-prompt" and part.get("tool_name")):
-            failed = kind == "retry-prompt" or part.get("outcome") in ("failed", "denied")
-            yield {
-                "role": "tool",
-                "content": [result_of({**part, "id": None} | ({"is_error": True} if failed else {}))],
-            }
-        else:
-            role = "system" if kind == "system-prompt" else "user"
-            yield {"role": role, "content": parts_of(content) if isinstance(content, list) else content}
+        kind, content = str(part["part_kind"]), first(part, ("content", "transcript"))
+        if kind in _PYDANTIC_RESULTS or (kind == "retry-prompt" and part.get("tool_name")):
+            ended = FAILED if kind == "retry-prompt" else part.get("outcome")
+            yield {"role": "tool", "content": [result_of({**part, "id": None, **_pydantic_ended(ended)})]}
+        elif content is not None and kind in _PYDANTIC_SAID:
+            yield {"role": _PYDANTIC_SAID[kind], "content": parts_of(content) if isinstance(content, list) else content}
+        elif kind.startswith("retry-"):  # what the framework writes of an answer that is of no use
+            yield {"role": "context", "name": kind, "content": flat_text(content)}
+
+
+def _pydantic_ended(outcome: Any) -> dict[str, Any]:
+    """Return how a call ended as a flag, where its outcome shows it; one denied or interrupted gave nothing."""
+    return {} if outcome is None else {"is_error": outcome != "success"}
 
 
 def _pydantic_ai_part(part: Mapping[str, Any]) -> dict[str, Any]:
     kind = part["part_kind"]
     if kind in ("tool-call", "builtin-tool-call"):
         return {"type": "tool_call", **call_of(part)}
+    if kind in _PYDANTIC_RESULTS:
+        return result_of({**part, "id": None, **_pydantic_ended(part.get("outcome"))})
     if kind == "thinking":
         return {"type": "thinking", "thinking": part.get("content")}
-    return {"type": "text", "text": flat_text(part.get("content")) or ""}
+    return {"type": "text", "text": flat_text(first(part, ("content", "transcript"))) or ""}
 
 
 def parts_of(items: Iterable[Any]) -> list[Any]:
@@ -348,6 +373,8 @@ def _plain(part: Mapping[str, Any]) -> Mapping[str, Any]:
 def _untyped(part: Mapping[str, Any], value: Any) -> Any:
     """Return a part of Gemini or Bedrock, or a call or result of AutoGen: they are known by their fields."""
     thoughts = as_dict(part.get("reasoningContent")).get("reasoningText")
+    thoughts = thoughts or as_dict(part.get("reasoning")).get("reasoning_text")  # Bedrock's, Haystack's
+    thoughts = thoughts or (part.get("thinking") if "signature" in part else None)  # a block of Claude's agent SDK
     if part.get("thought") is True or thoughts:
         return {"type": "thinking", "thinking": flat_text(thoughts) or part.get("text")}
     if (
@@ -357,7 +384,7 @@ def _untyped(part: Mapping[str, Any], value: Any) -> Any:
         or _is_sdk_call(part)
     ):
         return {"type": "tool_call", **call_of(part)}
-    answered = ("call_id" in part and "content" in part) or (
+    answered = ("content" in part and not {"call_id", "tool_use_id"}.isdisjoint(part)) or (
         "toolCallId" in part and first(part, _ANSWERED) is not None
     )
     answer = as_dict(first(part, _RESULTS)) or (part if answered else {})
@@ -400,14 +427,17 @@ def call_of(value: Any) -> Any:
 
 def _call_id(item: Mapping[str, Any]) -> Any:
     """Return a call's id; Microsoft's framework writes a path whose last part it is."""
-    value = first(item, IDS)
+    names = ("id", *IDS) if item.get("type") == "tool_use" else IDS  # Cline's also have the `call_id` of a response
+    value = first(item, names)
     return value[-1] if isinstance(value, list) and value else value
 
 
 def result_of(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return a result as a typed part."""
     item = {**item, **as_dict(item.get("origin")), **as_dict(item.get("run"))}  # Haystack's call, Amp's result
-    value = first(item, ("output", "result", "response", "content", "toolResult", "result_value", "tool_return"))
+    if item.get("type") == "tool-error":  # of the AI SDK
+        item["is_error"] = True
+    value = first(item, _GAVE)
     wrapped = as_dict(embedded(value))
     if wrapped.get("type") in RESULT_KINDS and "result" in wrapped:  # Microsoft's framework logs its own object as text
         value = wrapped["result"]

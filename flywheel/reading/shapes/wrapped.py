@@ -15,7 +15,7 @@ from flywheel.reading.messages import ROLES
 from flywheel.reading.shapes.actions import is_step
 from flywheel.reading.shapes.acts import call_in, is_act, result_in, said_in
 from flywheel.reading.shapes.entries import entry_of
-from flywheel.reading.shapes.turns import ITEM_KINDS, result_of
+from flywheel.reading.shapes.turns import CALL_KINDS, ITEM_KINDS, RESULT_KINDS, is_turn, result_of
 from flywheel.reading.values import as_dict, as_list, embedded, first, present, text
 
 Item = dict[str, Any]
@@ -27,7 +27,14 @@ _ASKED = ("user", "human", "user_message", "userMessage", "user_input", "user_qu
 _ANSWERED = ("assistant", "bot", "ai", "response", "reply", "bot_response", "botResponse", "assistant_response",
              "ai_response", "agent_response", "assistant_message", "bot_message")  # fmt: skip
 _HELD = {"toolsCalled", "tools_called"}  # of a message with a role; a row's parts are text
-_WRAPS = {*_HELD, *_ASKED, "parts", "user", "part", "source", "response", "toolCallStates", "isCreatedByUser"}
+_STORED = ("message", "message_data", "messageData", "message_json")  # columns of a table that hold a message
+_WRAPS = {*_HELD, *_ASKED, *_STORED, "parts", "user", "part", "source", "response", "toolCallStates",
+          "isCreatedByUser", "finishReason", "author", "event_data", "payload"}  # fmt: skip
+_TALKERS = ("user", "assistant")  # a tool's result in JSON is what the agent saw
+_PARTS = {
+    "text", "input_text", "output_text", "thinking", "redacted_thinking", "reasoning", "image", "image_url", "file",
+    "document", "source", "step-start", "dynamic-tool", *CALL_KINDS, *RESULT_KINDS,
+}  # fmt: skip
 _ABOUT = ("timestamp", "creation_utc", "created_at", "modelId", "model")
 _BESIDE = ("tool_call", "toolCall", "function_call", "functionCall", "call")  # a call next to the agent's words
 
@@ -38,6 +45,7 @@ def unwrapped(item: Any) -> list[Any]:
         return [item]
     if is_act(item) and item.get("type") not in ITEM_KINDS and entry_of(item) is None and not is_step(item):
         return list(_acted(item))
+    item = _with_parts(item)
     if len(item) > 1 and _WRAPS.isdisjoint(item):
         return [_with_call(item)]
     is_row = isinstance(item.get("parts"), str)
@@ -45,6 +53,22 @@ def unwrapped(item: Any) -> list[Any]:
         return [item]
     messages = next((found for rule in _RULES if (found := list(rule(item)))), [])
     return messages or [item]
+
+
+def _with_parts(item: Item) -> Item:
+    """Return a message whose content is JSON text of its parts, as in a column of a database, with the parts."""
+    content = item.get("content")
+    if not isinstance(content, str) or str(item.get("role")) not in _TALKERS or '"type"' not in content:
+        return item
+    opened = embedded(content)
+    parts = opened if isinstance(opened, list) else as_list(as_dict(opened).get("parts"))
+    return {**item, "content": parts} if parts and all(map(_is_part, parts)) else item
+
+
+def _is_part(part: Any) -> bool:
+    """Whether an object is a part of a message by its type, and not what a model wrote as JSON."""
+    kind = as_dict(part).get("type")
+    return isinstance(kind, str) and (kind in _PARTS or kind.startswith(("tool-", "data-")))
 
 
 def _acted(item: Item) -> Iterator[Item]:
@@ -101,6 +125,60 @@ def _row(item: Item) -> Iterator[Item]:
     if isinstance(parts, list) and parts and all("type" in as_dict(part) for part in parts):
         opened = [{**as_dict(part.get("data")), "type": part["type"]} for part in parts if part["type"] != "finish"]
         yield {**item, "parts": None, "content": opened}
+
+
+def _conversational(item: Item) -> Iterator[Item]:
+    """Yield the messages of an event in the memory of Bedrock AgentCore, which Strands fills with messages as JSON."""
+    about = present(timestamp=item.get("eventTimestamp"))
+    for payload in map(as_dict, as_list(item.get("payload"))):
+        said = as_dict(payload.get("conversational"))
+        words = as_dict(said.get("content")).get("text")
+        held = as_dict(as_dict(embedded(words)).get("message"))
+        if isinstance(words, str) and isinstance(said.get("role"), str):
+            yield {**(held or {"role": said["role"].lower(), "content": words}), **about}
+
+
+def _stored(item: Item) -> Iterator[Item]:
+    """Yield the message in a column of a row, as JSON text or as LangChain's classes write it."""
+    for name in _STORED:
+        held = as_dict(embedded(item.get(name)))
+        if is_turn(held) and (isinstance(item[name], str) or "role" not in held):
+            yield {**{name: item[name] for name in _ABOUT if item.get(name) is not None}, **held}
+            return
+
+
+def _authored(item: Item) -> Iterator[Item]:
+    """Yield the message of an event of Google ADK, alone or in a column of a row: its content is Gemini's."""
+    event = as_dict(embedded(item.get("event_data"))) or item
+    content, author = as_dict(embedded(event.get("content"))), text(event.get("author"))
+    if author is not None and as_list(content.get("parts")) and not event.get("partial"):
+        about = {"timestamp": item["timestamp"]} if "timestamp" in item else {}
+        usage = first(event, ("usage_metadata", "usageMetadata"))
+        about |= present(usage=embedded(usage), model=first(event, ("model_version", "modelVersion")))
+        yield {"role": "user" if author == "user" else "assistant", **present(**content), **about}
+
+
+def _sdk_step(item: Item) -> Iterator[Item]:
+    """Yield the answer of a step of the AI SDK, with its calls and what they gave: as parts, or in lists next to it."""
+    if not is_sdk_step(item):
+        return
+    response = as_dict(item.get("response"))
+    about = present(usage=item.get("usage"), model=response.get("modelId"), timestamp=response.get("timestamp"))
+    if isinstance(item.get("content"), list):
+        yield {"role": "assistant", "content": item["content"], **about}
+    else:
+        yield {"role": "assistant", "content": item.get("text"), "tool_calls": item.get("toolCalls"),
+               "tool_results": item.get("toolResults"), "reasoning": item.get("reasoning"), **about}  # fmt: skip
+
+
+def is_sdk_step(item: Any) -> bool:
+    """Whether an object is a step of the AI SDK, as `result.steps` and `onStepFinish` give it."""
+    return (
+        isinstance(item, dict)
+        and "role" not in item
+        and isinstance(item.get("finishReason"), str)
+        and (isinstance(item.get("content"), list) or isinstance(item.get("toolCalls"), list))
+    )
 
 
 def _enum(item: Item) -> Iterator[Item]:
@@ -256,4 +334,20 @@ def _in_small(value: Any) -> Any:
     return {k[:1].lower() + k[1:]: v if k in ("Arguments", "Result") else _in_small(v) for k, v in value.items()}
 
 
-_RULES = (_row, _ran, _stated, _by_whom, _enum, _pair, _exchange, _line, _sourced, _request, _spoken)
+_RULES = (
+    _authored,
+    _sdk_step,
+    _conversational,
+    _stored,
+    _row,
+    _ran,
+    _stated,
+    _by_whom,
+    _enum,
+    _pair,
+    _exchange,
+    _line,
+    _sourced,
+    _request,
+    _spoken,
+)

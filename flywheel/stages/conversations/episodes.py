@@ -125,12 +125,14 @@ def _count_calls(transcript: Transcript, funnel: Funnel) -> None:
 
 def _conversations(events: pl.DataFrame) -> Iterator[_Log]:
     happened = pl.when(~pl.col("kind").is_in(_LATER)).then(pl.col("ts"))
+    in_turns = _in_turns()
     ordered = (
         events.unique(["conversation_id", "event_id"], keep="first")
         .with_columns(exact=pl.col("payload").str.contains(_BIG_INTEGER))
-        .sort("conversation_id", *_PLACE)
+        .with_columns(file=pl.when(in_turns).then("source_file"), line=pl.when(in_turns).then("source_line"))
+        .sort("conversation_id", "file", "line", *_PLACE)
         .with_columns(order=pl.coalesce("ts", happened.forward_fill().over("conversation_id")))
-        .sort("conversation_id", "order", *_PLACE, nulls_last=False)
+        .sort("conversation_id", "order", "file", "line", *_PLACE, nulls_last=False)
         .select(_Row._fields)
     )
     rows: list[_Row] = []
@@ -141,6 +143,17 @@ def _conversations(events: pl.DataFrame) -> Iterator[_Log]:
         rows.append(row)
     if rows:
         yield _Log(rows[0].conversation_id, rows)
+
+
+def _in_turns() -> pl.Expr:
+    """Whether an event is of a file whose records hold whole turns of a conversation: a request and what was done.
+
+    Each of them counts its messages from 0, so the order of such a file's records comes before that of their messages.
+    """
+    record, file = ("conversation_id", "source_file", "source_line"), ("conversation_id", "source_file")
+    of_no_span = pl.col("span_id").is_null()
+    parts = (((pl.col("kind") == kind.value) & of_no_span).any() for kind in (EventKind.REQUEST, EventKind.MODEL_CALL))
+    return pl.all_horizontal(part.over(record) for part in parts).any().over(file)
 
 
 def _event(row: _Row) -> Event:

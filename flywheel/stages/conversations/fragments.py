@@ -1,7 +1,8 @@
 """Messages that are logged in pieces: streamed deltas, or one content block a line.
 
 In: one conversation's events, in order. Out: the same with the pieces of each response joined at the place of its
-first piece. Blocks are whole parts of a message; deltas are cut anywhere, also inside a word or a call's arguments.
+first piece. Blocks are whole parts of a message; deltas are cut anywhere, also inside a word or a call's arguments; a
+revision is the whole message once more, with what came since, and takes the place of the one before.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from flywheel.stages.common.canonical import parse
 
 _DELTA = "delta"
 _COUNTED = ("input_tokens", "output_tokens", "cost_usd", "latency_s")
-_JOINTS = {"block": "\n", _DELTA: ""}
+_REVISION = "revision"
+_JOINTS = {"block": "\n", _DELTA: "", _REVISION: "\n"}
 
 
 class Event(NamedTuple):
@@ -94,6 +96,8 @@ def _joined(pieces: Sequence[Event]) -> Event:
         payload["tags"] = tags
     is_cut = any(p.payload["fragment"] == _DELTA for p in pieces)
     parts = [part for p in pieces if isinstance(part := p.payload.get("message"), dict)]
+    if any(p.payload["fragment"] == _REVISION for p in pieces):
+        parts = parts[-1:]
     payload["message"] = _message(parts, _JOINTS[_DELTA if is_cut else "block"])
     return pieces[0]._replace(payload=payload)
 

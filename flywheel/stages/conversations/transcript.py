@@ -231,8 +231,14 @@ class _Walker:
         fresh = _continuation(self.context + self.pending, messages) if repeats else None
         if fresh is None and self.out.actions and any(m["role"] == "assistant" for m in messages):
             self.pending, self._resets, fresh = [], True, messages
-        self._observe_results(fresh if fresh is not None else messages, event.event_id)
-        self.pending += fresh if fresh is not None else messages
+        told = fresh if fresh is not None else messages
+        self._observe_results(told, event.event_id)
+        self.pending += told if self._resets else self._once_instructed(told)
+
+    def _once_instructed(self, messages: Messages) -> Messages:
+        """Return messages without the system prompts that the agent has already: some logs repeat them at each turn."""
+        prompts = [m.get("content") for m in (*self.context, *self.pending) if m["role"] == "system"]
+        return [m for m in messages if m["role"] != "system" or m.get("content") not in prompts]
 
     def _model_call(self, event: Event) -> None:
         message = event.payload.get("message")

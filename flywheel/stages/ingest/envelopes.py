@@ -3,9 +3,10 @@
 In: the records of a file that no reader knows. Out: the records inside, where some reader knows them: a line of a
 container's log (`{"log": "{...}"}`), a log event of a cloud, a document of a search engine, a message of a queue, with
 numbers and dates as MongoDB and DynamoDB tag them. Envelopes are found by the places that transports use and by what is
-in them, up to five deep. An object with words of its own next to the place is none: half a record is worse than
-none. A line of a program's log that its reader does not know is passed over and counted, but one with the fields of
-the records that it knows is a malformed one of them, and refused.
+in them, up to five deep; the conversation that the outermost object names is the record's. An object with words of its
+own next to the place is none: half a record is worse than none. A line of a program's log that its reader does not know
+is passed over and counted, but one with the fields of the records that it knows is a malformed one of them, and
+refused.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ _LISTS = (
 )  # fmt: skip
 _WORDS = ("input", "output", "inputs", "outputs", "request", "response", "prompt", "completion", "question", "answer",
           "query", "choices", "content", "messages")  # fmt: skip
+_TALKS = ("session_id", "sessionId", "conversation_id", "conversationId", "chat_id", "chatId")
 _LINES = ("log", "message", "msg", "MESSAGE", "@message", "line", "_raw", "raw", "textPayload")
 _TRANSPORTS = ("log", "MESSAGE", "@message", "_raw", "textPayload", "jsonPayload", "_source", "_airbyte_data")
 _SURE, _UNSURE, _MORE = 0.9, 0.6, 0.01
@@ -111,8 +113,9 @@ def recognised(
     if known and chosen != "auto" and _fits(readers.get(chosen), plain or [r.value for r in records]):
         known = chosen not in readers
     if known and direct.format in readers and direct.confidence < _SURE and chosen == "auto":
-        inner = _inside(name, [record.value for record in records], readers)
-        if inner is not None and _outranks(inner, direct):
+        values = [record.value for record in records]
+        inner = _inside(name, values, readers)
+        if inner is not None and _outranks(inner, direct) and _is_in_most(inner, values):
             return inner
     if known or not records:
         return Recognised(direct, Envelope(tags=tags) if tags and direct.format in readers else None)
@@ -129,6 +132,12 @@ def _outranks(inner: Recognised, direct: Detection) -> bool:
         return direct.confidence <= _UNSURE and inner.detection.confidence >= _SURE
     least = direct.confidence if path[0] in _TRANSPORTS else direct.confidence + _MORE
     return inner.detection.confidence >= least
+
+
+def _is_in_most(inner: Recognised, values: Sequence[Any]) -> bool:
+    """Whether most records have something at an envelope's place: else those that the whole's reader knows are lost."""
+    path = (inner.envelope or Envelope()).path
+    return sum(any(isinstance(item, dict) for item in _at(value, path)) for value in values) * 2 >= len(values)
 
 
 def _fits(reader: Reader | None, values: list[Any]) -> bool:
@@ -236,7 +245,8 @@ def _at(value: Any, path: tuple[str, ...]) -> list[Any]:
             items = [_element(inner) for item in items if isinstance(item, list) for inner in item]
         else:
             items = [_object(item[name]) for item in items if isinstance(item, dict) and name in item]
-    return items
+    talks = {name: value[name] for name in _TALKS if value.get(name)} if isinstance(value, dict) else {}
+    return [{**talks, **item} if isinstance(item, dict) else item for item in items] if talks else items
 
 
 def _element(item: Any) -> Any:

@@ -194,3 +194,26 @@ def test_envelopes_within_envelopes_come_to_an_end(tmp_path: Path, take: Take, p
     (tmp_path / "x.jsonl").write_text(json.dumps(deep) + "\n")
     taken = take()
     assert (taken.events.height, taken.adds_up()) == (0, True)
+
+
+def test_the_session_around_a_record_is_the_records(write: Callable[..., Path], take: Take) -> None:
+    asked = {"messages": [{"role": "user", "content": "Where is order 7?"}, {"role": "assistant", "content": "Here."}]}
+    taken = take(write("log.jsonl", [{"session_id": f"s{n}", "data": asked} for n in range(2)]))
+    assert set(taken.events["conversation_id"]) == {"s0", "s1"}
+
+
+def test_one_record_with_something_inside_does_not_hide_the_others(write: Callable[..., Path], take: Take) -> None:
+    begun = {
+        "type": "SystemMessage",
+        "subtype": "init",
+        "data": {"type": "system", "subtype": "init", "session_id": "s"},
+    }
+    call = {"id": "c1", "name": "get_order", "input": {"id": 7}}
+    lines = [
+        begun,
+        {"type": "AssistantMessage", "content": [{"text": "I look."}, call], "model": "m"},
+        {"type": "UserMessage", "content": [{"tool_use_id": "c1", "content": "shipped", "is_error": None}]},
+        {"type": "AssistantMessage", "content": [{"text": "On its way."}], "model": "m"},
+    ]
+    taken = take(write("log.jsonl", lines))
+    assert taken.events["kind"].to_list().count("model_call") == 2

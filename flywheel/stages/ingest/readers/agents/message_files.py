@@ -19,11 +19,13 @@ from flywheel.reading.reader import reader
 from flywheel.reading.rollout import Rollout, rollout_events
 from flywheel.reading.shapes.actions import are_steps, earned
 from flywheel.reading.shapes.acts import is_act, said_in
-from flywheel.reading.shapes.chats import chat, facts_of, is_begun, is_call_alone, speaks
+from flywheel.reading.shapes.chats import chat, is_begun, is_call_alone, is_piece, speaks
 from flywheel.reading.shapes.entries import Entry, entry_of, run_totals
+from flywheel.reading.shapes.facts import facts_of
+from flywheel.reading.shapes.items import thoughts_of
 from flywheel.reading.shapes.turns import ITEM_KINDS
 from flywheel.reading.shapes.whole import whole
-from flywheel.reading.shapes.wrapped import is_exchange, lowered
+from flywheel.reading.shapes.wrapped import is_exchange, lowered, unwrapped
 from flywheel.reading.shapes.written import as_written, with_written_calls
 from flywheel.reading.usage import token_counts
 from flywheel.reading.values import as_dict, count, embedded, first, ident, picked, present, text
@@ -39,6 +41,7 @@ _BODIES = ("data", "message", "item", "payload", "session")
 _NUMBERED = re.compile(r"[a-z]*(?:message|msg|event|turn|entry)[_-]?\d+\Z", re.IGNORECASE)
 _RUNS = ("run_id", "runId", "episode_id", "rollout_id")  # what a log of one's own calls a chat
 _TRACES = ("trace_id", "traceId")
+_PUT_IN = {"input", "inputs", "request"}
 _NODES = 4  # nodes of a graph that may add to its state at once
 
 
@@ -136,9 +139,9 @@ def _of_written(record: Mapping[str, Any], line: int) -> Iterator[Event]:
 
 
 def _read(record: Mapping[str, Any], line: int, *, is_written: bool = False) -> Iterator[Event]:
-    """Yield the events of one record; a thought apart from its answer makes no step."""
+    """Yield the events of one record; a thought that is encrypted makes none."""
     record = _unwrapped(lowered(record))
-    if record.get("type") == "reasoning" and "role" not in record:
+    if record.get("type") == "reasoning" and "role" not in record and not thoughts_of(record):
         return
     source = _source(record)
     body = next((held for name in _BODIES if (held := as_dict(record.get(name)))), record)
@@ -212,8 +215,12 @@ def _spoken(record: Mapping[str, Any], items: list[Any], entry: Entry | None, pl
         first=(line if position is None else position) * LINE,
         started=source["ts"],
     )
-    is_piece = (entry is not None and entry.kind in ("words", "thought", "call")) or _is_streamed(record)
-    piece = "delta" if record.get("delta") is True else "block" if is_piece or is_call_alone(record) else None
+    held = unwrapped(record)[0]
+    is_part = (entry is not None and entry.kind in ("words", "thought", "call")) or _is_streamed(record)
+    is_part = is_part or is_piece(held) or is_call_alone(held)
+    piece = "delta" if record.get("delta") is True else "block" if is_part else None
+    if record.get("type") == "gemini" and sum(message["role"] == "assistant" for message in history) == 1:
+        piece, of = "revision", ident(record.get("id"))  # Gemini CLI writes a message again whenever it grows
     for event in rollout_events(rollout):
         if entry is not None and entry.call is not None and event["kind"] == EventKind.MODEL_CALL:
             yield _span(event, entry.call)
@@ -221,6 +228,8 @@ def _spoken(record: Mapping[str, Any], items: list[Any], entry: Entry | None, pl
         if (piece or of) and event["kind"] == EventKind.MODEL_CALL:
             about = {"fragment": piece or "block"} | present(response_id=of)
             event = {**event, "payload": {**event["payload"], **about}}  # noqa: PLW2901 - a piece of it
+        if piece == "revision" and event["kind"] == EventKind.TOOL_RESULT:  # once for all revisions
+            event = {**event, "span_id": event.get("tool_call_id")}  # noqa: PLW2901
         yield {**event, "user": source["user"], "ids": [f"response:{own}"] if own else []}
     if are_steps([record]):
         yield from _earned(record, rollout)
@@ -267,7 +276,8 @@ def _added(record: Any) -> list[Any]:
     """Return the messages that a record of a graph's stream adds to its state, or the whole state so far."""
     fields = as_dict(record)
     data = as_dict(fields.get("data")) if "event" in fields else fields
-    if data is fields and any(isinstance(held, str) for held in fields.values()):  # words next to it: no nodes' updates
+    is_run = not _PUT_IN.isdisjoint(fields) or any(isinstance(held, str) for held in fields.values())
+    if data is fields and is_run:  # what was put in, or words next to it: no nodes' updates
         return []
     places = [data] if "event" in fields else []
     places += map(as_dict, data.values()) if len(data) <= _NODES else []
@@ -276,11 +286,11 @@ def _added(record: Any) -> list[Any]:
 
 
 FILES = reader(
-    "message_files", 5, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
+    "message_files", 6, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
     from_path=_from_path,
 )  # fmt: skip
 WRITTEN = reader(
-    "written_files", 1, "files that are one chat, whose calls are written in words (ReAct)", sniff=_written_share,
+    "written_files", 2, "files that are one chat, whose calls are written in words (ReAct)", sniff=_written_share,
     read=_of_written, from_path=_from_path,
 )  # fmt: skip
-ROWS = reader("message_rows", 5, "tables of messages that name their chats", sniff=_rows_share, read=_read)
+ROWS = reader("message_rows", 6, "tables of messages that name their chats", sniff=_rows_share, read=_read)

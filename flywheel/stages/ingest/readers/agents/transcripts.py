@@ -21,6 +21,7 @@ from flywheel.reading.shapes.actions import answer_of, are_steps, earned, goal_o
 from flywheel.reading.shapes.chats import chat, has_calls, is_begun, is_chat, is_common
 from flywheel.reading.shapes.places import Found, chats_within
 from flywheel.reading.shapes.whole import whole
+from flywheel.reading.shapes.wrapped import is_sdk_step
 from flywheel.reading.shapes.written import with_written_calls
 from flywheel.reading.usage import token_counts
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, present, text, when
@@ -73,7 +74,7 @@ def _has_more(outer: Mapping[str, Any], near: list[Found]) -> bool:
 
 def _near(outer: Mapping[str, Any], fits: Callable[[Any], bool]) -> list[_Chat]:
     """Return the lists of messages at the usual places of a record, each with its name among several, else ''."""
-    if acted := _acted(outer):
+    if acted := _acted(outer) or _stepped(outer) or _numbered(outer):
         return [("", acted)]
     for place in (outer, *(as_dict(embedded(outer[name])) for name in _HOLDERS if outer.get(name))):
         for name in _LISTS:
@@ -106,6 +107,29 @@ def _acted(outer: Mapping[str, Any]) -> list[Any]:
         items.append({"role": "tool", "tool_call_id": f"step_{n}", "content": flat_text(seen)})
     answer = next((first(place, ("output", "answer", "result")) for place in reversed(places) if place), None)
     return [*items, {"role": "assistant", "content": flat_text(answer)}] if answer is not None else items
+
+
+def _stepped(outer: Mapping[str, Any]) -> list[Any]:
+    """Return what was asked and the steps of the AI SDK that answered it, where a record has such steps."""
+    steps = as_list(embedded(outer.get("steps")))
+    if not steps or not all(map(is_sdk_step, steps)):
+        return []
+    held = embedded(outer.get("messages"))
+    return [*(held if is_begun(held) else ()), *steps]
+
+
+def _numbered(outer: Mapping[str, Any]) -> list[Any]:
+    """Return the messages in a trajectory of DSPy: fields of one object whose names end in the number of their step."""
+    held = as_dict(embedded(outer.get("trajectory"))) or outer
+    items: list[Any] = []
+    while text(tool := held.get(f"tool_name_{len(items) // 2}")):
+        n = len(items) // 2
+        call = {"id": f"step_{n}", "name": tool, "arguments": held.get(f"tool_args_{n}")}
+        items.append({"role": "assistant", "content": held.get(f"thought_{n}"), "tool_calls": [call]})
+        items.append({"role": "tool", "tool_call_id": f"step_{n}", "content": flat_text(held.get(f"observation_{n}"))})
+    answer = answer_of(outer) if items else None
+    said = {"role": "assistant", "content": answer, "reasoning": outer.get("reasoning")}
+    return [*items, said] if answer else items
 
 
 def _given(value: Any) -> Any:
@@ -163,7 +187,7 @@ def _chat(record: Mapping[str, Any], found: Found, name: str) -> Iterator[Event]
     if history[-1]["role"] == "tool" and (answer := answer_of(around)) and not _is_given(answer, history):
         history.append({"role": "assistant", "content": answer})
     source = _source(found, around)
-    started = next((told["ts"] for told in facts.values() if "ts" in told), source["ts"])
+    started = next((facts[place]["ts"] for place in sorted(facts) if "ts" in facts[place]), source["ts"])
     named = source["conversation_id"] or (None if name else ident(as_dict(embedded(record.get("info"))).get("id")))
     rollout = Rollout(
         conversation="/".join(filter(None, (named or attempt_of(around, history, source), name))),
@@ -296,7 +320,7 @@ def _sniff(sample: Sample) -> float:
 
 READER = reader(
     "transcripts",
-    5,
+    6,
     "chats of any program, one a record",
     sniff=_sniff,
     needs=_is_any,

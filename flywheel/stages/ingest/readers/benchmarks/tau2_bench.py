@@ -118,7 +118,7 @@ def _facts(turn: Mapping[str, Any]) -> dict[str, Any]:
 
 READER = reader(
     "tau2_bench",
-    3,
+    4,
     "tau2-bench result files",
     marks=has("simulations", "tasks", "info"),
     needs=has(simulations=list),

@@ -25,7 +25,7 @@ def _read(record: Any) -> Iterator[Event]:
     """Yield the events of a span, or the place of a trace."""
     if record["object"] == "trace":
         source = _ROW.source({"trace_id": record.get("id"), **record, "id": None}, as_dict(record.get("metadata")))
-        yield place(_ROW.span({}, source | {"seq": 0}))
+        yield place(_ROW.span({}, source | {"seq": 0, "span_id": ident(record.get("id"))}))  # of traces in one group
         return
     data, error = as_dict(record.get("span_data")), as_dict(record.get("error"))
     source = _ROW.source(record) | {"seq": 0}
@@ -63,7 +63,7 @@ def _is_known(record: Any) -> bool:
 
 READER = reader(
     "openai_agents",
-    1,
+    2,
     "traces of the OpenAI Agents SDK",
     marks=_is_known,
     refusal="neither a trace nor a span of the Agents SDK",

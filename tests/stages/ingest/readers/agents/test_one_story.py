@@ -37,7 +37,7 @@ def told(steps: pl.DataFrame) -> list[tuple[str, str]]:
 
 def test_every_log_tells_the_story(tmp_path: Path, take: Callable[..., Any]) -> None:
     taken = take(*(one.write(tmp_path) for name in READERS for one in samples()[name]))
-    assert (taken.quarantined.height, dict(taken.ignored)) == (0, {"nothing of an agent in it": 10})
+    assert (taken.quarantined.height, dict(taken.ignored)) == (0, {"nothing of an agent in it": 9})
     episodes, steps = taken.built()
     with_calls = episodes.filter(pl.col("n_tool_calls") > 0)["episode_id"]
     stories = [told(steps.filter(pl.col("episode_id") == one)) for one in with_calls]
