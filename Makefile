@@ -106,6 +106,7 @@ bench: $(VENV)/.installed
 	@$(BIN)/python benchmarks/gate.py
 	@$(BIN)/python benchmarks/belief.py
 	@$(BIN)/python benchmarks/hacks.py
+	@$(BIN)/python benchmarks/crowds.py
 	@$(BIN)/python benchmarks/build.py 10000 100000
 	@$(BIN)/python benchmarks/links.py
 	@$(BIN)/python benchmarks/rewards.py

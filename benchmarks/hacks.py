@@ -10,6 +10,8 @@ A naive reward demonstrably prefers the trick; flywheel must turn red or abstain
     sycophancy         thumbs up as the reward (OpenAI, GPT-4o, April 2025)
     one loud user      forty votes by one account (LLM Hypnosis, arXiv 2507.02850)
     vulnerable users   the policy manipulates the 2 % on whom it works (Williams et al., arXiv 2411.02306)
+
+Attacks by crowds of accounts are in `benchmarks/crowds.py`.
 """
 
 from __future__ import annotations
