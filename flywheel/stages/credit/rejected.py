@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import polars as pl
 
+from flywheel.stages.signals.dialogue import BY_USER
+
 SIGNALS = ("complaint", "correction", "rephrase", "retry")  # of a user's next words about what a turn gave
 _FULL = -1.0  # a vote of less: the user may have changed their mind
 # Words are read well enough to doubt a turn, not to condemn it: in real support talks that ended well most of those
 # that repeat a request or complain, of something, do not speak of what the agent did.
 UNCLEAR = 0.5
-_BY_USER = '"role":"user"'  # as canonical JSON writes it; inside a text the quotes would be escaped
 
 
 def rejected_turns(steps: pl.DataFrame, rewards: pl.DataFrame) -> pl.DataFrame:
@@ -31,7 +32,7 @@ def rejected_turns(steps: pl.DataFrame, rewards: pl.DataFrame) -> pl.DataFrame:
         .select(
             "episode_id",
             "index",
-            turn=pl.col("observation").str.contains(_BY_USER, literal=True).cum_sum().over("episode_id"),
+            turn=pl.col("observation").str.contains(BY_USER, literal=True).cum_sum().over("episode_id"),
         )
     )
     rejected = turns.join(voted, on=["episode_id", "index"]).select("episode_id", "turn").unique()

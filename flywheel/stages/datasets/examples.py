@@ -18,6 +18,7 @@ from flywheel.funnel import Funnel
 from flywheel.models.calls import is_reproducible
 from flywheel.records import Example, ToolStatus, canonical_json, content_id
 from flywheel.stages.common.canonical import parse
+from flywheel.stages.credit.rejected import rejected_steps
 from flywheel.stages.datasets.context import NEEDS_IMAGE, PROVISIONAL, UNFIT, contexts, needing_images, unfit
 from flywheel.stages.datasets.edits import corrected
 from flywheel.stages.datasets.grounding import ungrounded
@@ -60,14 +61,15 @@ def _with_returns(steps: pl.DataFrame, returns: pl.DataFrame) -> pl.DataFrame:
         "episode_id", "p_success", "weight", "known", "provisional"
     )
     of_step = returns.filter(pl.col("step").is_not_null())
-    credit = of_step.select("episode_id", "p_better", "p_worse", "risk", _p_turn="p_success", index="step")
+    credit = of_step.select("episode_id", "p_better", "p_worse", "risk", index="step")
+    rejected = rejected_steps(returns).select("episode_id", index="step", _rejected=pl.lit(value=True))
     return (
         steps.join(episodes, on="episode_id", how="left")
         .join(credit, on=["episode_id", "index"], how="left")
+        .join(rejected, on=["episode_id", "index"], how="left")
         .with_columns(
-            pl.col("known", "provisional").fill_null(value=False),
+            pl.col("known", "provisional", "_rejected").fill_null(value=False),
             pl.col("p_better", "p_worse", "risk").fill_null(0.0),
-            _rejected=(pl.col("_p_turn") < pl.col("p_success")).fill_null(value=False),
         )
         .sort("episode_id", "index")
     )

@@ -19,7 +19,7 @@ from flywheel.stages.signals.rows import Evidence
 
 EpisodeKey = tuple[str, str]  # episode id, task id
 
-_BY_USER = '"role":"user"'  # as canonical JSON writes it; inside a text the quotes would be escaped
+BY_USER = '"role":"user"'  # as canonical JSON writes it; inside a text the quotes would be escaped
 
 
 class Turn(NamedTuple):
@@ -68,7 +68,7 @@ def _observations(episodes: pl.DataFrame, steps: pl.DataFrame) -> dict[EpisodeKe
         event_id=pl.lit(""),
     )
     rows: dict[EpisodeKey, list[_Observation]] = defaultdict(list)
-    by_user = pl.concat([of_steps, tail]).filter(pl.col("observation").str.contains(_BY_USER, literal=True))
+    by_user = pl.concat([of_steps, tail]).filter(pl.col("observation").str.contains(BY_USER, literal=True))
     for row in by_user.sort("episode_id", "index").iter_rows():
         rows[row[0], row[1]].append(_Observation(*row[2:]))
     return rows
@@ -77,7 +77,7 @@ def _observations(episodes: pl.DataFrame, steps: pl.DataFrame) -> dict[EpisodeKe
 def _requests(episodes: pl.DataFrame, events: pl.DataFrame) -> dict[str, dict[str, deque[Evidence]]]:
     """Return, for each episode, the request events by the user texts in them, oldest first."""
     rows = (
-        events.filter((pl.col("kind") == "request") & pl.col("payload").str.contains(_BY_USER, literal=True))
+        events.filter((pl.col("kind") == "request") & pl.col("payload").str.contains(BY_USER, literal=True))
         .unique(["conversation_id", "event_id"])
         .join(episodes.select("conversation_id", "episode_id"), on="conversation_id")
         .sort("episode_id", "ts", "seq", "event_id", nulls_last=False)

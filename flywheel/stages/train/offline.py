@@ -221,7 +221,7 @@ class Logged:
         for name, value in numbers.items():
             self._seen[name.replace("__", "/")].append(float(value))
 
-    def compute_loss(self, _: Any, inputs: dict[str, Any], *__: Any, **___: Any) -> torch.Tensor:
+    def compute_loss(self, model: Any, inputs: dict[str, Any], *_: Any, **__: Any) -> torch.Tensor:  # noqa: ARG002
         """Score the rows of a batch's items, together where they share, and return the method's loss."""
         chosen: list[int] = inputs["item"].tolist()
         with self.accelerator.autocast():  # type: ignore[attr-defined]

@@ -37,10 +37,10 @@ class ActionNll(Logged):
         self._weights, self._kind = [torch.tensor(one.weights) for one in shown], kind
         self._tokens: torch.Tensor | int | None = None
 
-    def compute_loss(self, _: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> torch.Tensor:
+    def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> torch.Tensor:
         """Score the sequences of a pass; transformers counts the trained tokens of the step, of all its processes."""
         self._tokens = kwargs.get("num_items_in_batch")
-        return super().compute_loss(_, inputs, *args, **kwargs)
+        return super().compute_loss(model, inputs, *args, **kwargs)
 
     def item_loss(self, chosen: list[int], scores: list[list[torch.Tensor]]) -> torch.Tensor:
         """Return the weighted sum over trained tokens by their number in the step; in this pass if that is unknown."""
