@@ -38,7 +38,7 @@ ROLES = {
 CONTEXT = "context"  # whoever else speaks: seen by the agent, neither its act nor its user's words
 _LONGEST_NAME = 64
 # Tuples, not sets: what a log writes in these places need not be hashable.
-_TEXT_PARTS = ("text", "input_text", "output_text", "refusal", "compaction")
+_TEXT_PARTS = ("text", "input_text", "output_text", "refusal", "compaction", "logs")  # the last of code that ran
 _THOUGHT_PARTS = ("thinking", "reasoning")
 _CALL_PARTS = ("tool_use", "tool_call", "server_tool_use", "server_tool_call", "mcp_tool_use", "function")
 # Results of Anthropic's own tools: all but errors are successes.
@@ -333,7 +333,7 @@ def _part_text(part: Any) -> str | None:
         return _json(part)
     kind = part.get("type")
     if kind is None or kind in _TEXT_PARTS:
-        value = first(part, ("text", "content", "refusal"))
+        value = first(part, ("text", "content", "refusal", "logs"))
         if isinstance(value, str):
             return value
         return None if kind in _TEXT_PARTS else _json(part)

@@ -448,7 +448,7 @@ def _answer(part: Mapping[str, Any]) -> dict[str, Any]:
     result = as_dict(part.get("toolResult"))
     failed = result.get("status") == "error"
     content = first(result, ("error",) if failed else ("value",))
-    return {"type": "tool_result", "tool_call_id": ident(part.get("id")), "content": content, "is_error": failed}
+    return result_of({"tool_call_id": ident(part.get("id")), "is_error": failed, "content": content})
 
 
 def _call_in_text(words: Any) -> Turn:

@@ -24,9 +24,9 @@ from flywheel.reading.values import as_dict, as_list, first, ident, picked, pres
 _RESULTS = ("output", "outputs", "results", "result")
 _GIVEN = ("action", "operation")
 _FIELDS = ("code", "queries", "query", "prompt", "input")
-_RUN_ELSEWHERE = ("function_call", "custom_tool_call")  # their results come as items of the next input
+_RUN_ELSEWHERE = ("function_call", "custom_tool_call", "mcp_approval_request")  # their results come as later items
 _NAMED = (*_RUN_ELSEWHERE, "mcp_call")  # of other calls, the kind is the tool
-_CLIENT_RUN = ("computer_call", "local_shell_call", "shell_call", "apply_patch_call")
+_CLIENT_RUN = ("computer_call", "local_shell_call", "shell_call", "apply_patch_call", "tool_search_call")
 _STATES = {"completed": OK, "failed": FAILED}
 
 
@@ -58,6 +58,7 @@ class _Turns:
 
     def __init__(self) -> None:
         self.turns: list[Message] = []
+        self._latest: dict[str, str] = {}  # id of the latest call of each kind
 
     def take(self, item: Mapping[str, Any]) -> None:
         """Add one item to the turn that it is part of."""
@@ -68,8 +69,14 @@ class _Turns:
         elif kind == "reasoning":
             self._thought(item)
         elif kind.endswith("_output"):
-            self.turns.append(_result(first(item, ("output", "results")), item))
-        elif kind.endswith("_call"):
+            called = item.get("call_id") or self._latest.get(kind.removesuffix("_output"))  # of a hosted tool
+            shown = {"tools": item["tools"]} if "tools" in item else first(item, ("output", "results"))
+            self.turns.append(_result(shown, {**item, **present(call_id=called)}))
+        elif kind == "mcp_approval_response":
+            if item.get("approve") is False:
+                denied = {"denied": True, "reason": item.get("reason")}
+                self.turns.append(result_message(flat_text(denied), {"call_id": item.get("approval_request_id")}))
+        elif kind.endswith(("_call", "_approval_request")):
             self._called(kind, item)
 
     def _message(self, item: Mapping[str, Any]) -> None:
@@ -90,9 +97,12 @@ class _Turns:
             message["reasoning"] = f"{before}\n{thought}" if before else thought
 
     def _called(self, kind: str, item: Mapping[str, Any]) -> None:
-        call_id = ident(first(item, IDS)) or ""
+        asked = ident(item.get("approval_request_id"))
+        call_id = asked or ident(first(item, IDS)) or ""
         name = text(first(item, TOOLS)) or ("" if kind in _NAMED else kind.removesuffix("_call"))
-        self._open().setdefault("tool_calls", []).append({"id": call_id, "name": name, **_arguments(kind, item)})
+        self._latest[kind.removesuffix("_call")] = call_id
+        if asked is None:
+            self._open().setdefault("tool_calls", []).append({"id": call_id, "name": name, **_arguments(kind, item)})
         if kind in _RUN_ELSEWHERE or kind in _CLIENT_RUN:
             return
         result = first(item, _RESULTS)

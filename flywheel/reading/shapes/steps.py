@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from flywheel.reading.messages import flat_text
 from flywheel.reading.shapes.turns import Turn
 from flywheel.reading.values import as_dict, as_list, embedded, first
 
 RUN_STEP = "thread.run.step"
+_SHOWN = ("output", "outputs", "results")  # of tools that the server has
 
 
 def step_of_smolagents(item: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -46,10 +48,21 @@ def turns_of_run_step(item: Mapping[str, Any]) -> list[Turn]:
     calls = [as_dict(call) for call in as_list(as_dict(item.get("step_details")).get("tool_calls"))]
     if not calls:
         return [{"role": "assistant", "content": None}]
-    inner = [as_dict(call.get(str(call.get("type")))) for call in calls]
+    inner = [_hosted(call) for call in calls]
     made = [{"id": call.get("id"), "function": {name: held.get(name) for name in ("name", "arguments")}}
             for call, held in zip(calls, inner, strict=True)]  # fmt: skip
-    results = [{"type": "tool_result", "tool_call_id": call.get("id"), "content": held["output"]}
+    results = [{"type": "tool_result", "tool_call_id": call.get("id"), "content": flat_text(held["output"])}
                for call, held in zip(calls, inner, strict=True) if held.get("output") is not None]  # fmt: skip
     said = {"role": "assistant", "content": None, "tool_calls": made}
     return [said, {"role": "tool", "content": results}] if results else [said]
+
+
+def _hosted(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a call's tool, arguments and output; a tool that the server has is its kind, and has fields of its own."""
+    kind = str(call.get("type"))
+    held = as_dict(call.get("function")) or as_dict(call.get(kind))
+    if "name" in held:
+        return held
+    shown = first(held, _SHOWN)
+    given = {name: value for name, value in held.items() if name not in _SHOWN}
+    return {"name": kind, "arguments": given, "output": shown}

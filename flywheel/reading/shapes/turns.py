@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from flywheel.reading.memo import cached_by_content
-from flywheel.reading.messages import ROLES, flat_text
+from flywheel.reading.messages import ROLES, flat_text, is_mcp_result
 from flywheel.reading.shapes.acts import call_in, result_in, tool_in
 from flywheel.reading.shapes.items import IDS, TOOLS, messages_of_item, thoughts_of
 from flywheel.reading.shapes.reprs import fields_of_repr
@@ -444,6 +444,8 @@ def result_of(item: Mapping[str, Any]) -> dict[str, Any]:
     flags = picked(item, ("is_error", "isError", "status", "error"))
     if flags.get("status") == "completed":  # of the item, not of the tool
         del flags["status"]
+    if is_mcp_result(value):
+        value, flags = value["content"], flags | ({"is_error": True} if value.get("isError") is True else {})
     kind = as_dict(value).get("type")
     if isinstance(kind, str) and kind in _SDK_KINDS:
         value, status = _sdk_output(kind, as_dict(value))

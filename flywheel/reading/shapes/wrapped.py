@@ -28,6 +28,7 @@ _ANSWERED = ("assistant", "bot", "ai", "response", "reply", "bot_response", "bot
              "ai_response", "agent_response", "assistant_message", "bot_message")  # fmt: skip
 _HELD = {"toolsCalled", "tools_called"}  # of a message with a role; a row's parts are text
 _STORED = ("message", "message_data", "messageData", "message_json")  # columns of a table that hold a message
+_PARTS_AS_TEXT = ("content_json", "contentJson", "parts_json")  # and those that hold its parts
 _WRAPS = {*_HELD, *_ASKED, *_STORED, "parts", "user", "part", "source", "response", "toolCallStates",
           "isCreatedByUser", "finishReason", "author", "event_data", "payload"}  # fmt: skip
 _TALKERS = ("user", "assistant")  # a tool's result in JSON is what the agent saw
@@ -57,6 +58,9 @@ def unwrapped(item: Any) -> list[Any]:
 
 def _with_parts(item: Item) -> Item:
     """Return a message whose content is JSON text of its parts, as in a column of a database, with the parts."""
+    named = next((held for name in _PARTS_AS_TEXT if isinstance(held := embedded(item.get(name)), list)), None)
+    if named is not None and "content" not in item:
+        return {**{name: held for name, held in item.items() if name not in _PARTS_AS_TEXT}, "content": named}
     content = item.get("content")
     if not isinstance(content, str) or str(item.get("role")) not in _TALKERS or '"type"' not in content:
         return item

@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from flywheel.reading.events import Event
+from flywheel.reading.events import Event, request
 from flywheel.reading.messages import Message, flat_text, messages, name_results, result_message
 from flywheel.reading.reader import has, reader
 from flywheel.reading.rollout import Rollout, rollout_events
 from flywheel.reading.status import OK
-from flywheel.reading.values import as_dict, as_list, embedded, ident, text, version
+from flywheel.reading.usage import token_counts
+from flywheel.reading.values import as_dict, as_list, embedded, ident, present, text, version
 from flywheel.records import content_id
 from flywheel.stages.ingest.readers._swe import run_of_trajectory
 
@@ -43,17 +44,20 @@ def _read(record: Any) -> Iterator[Event]:
     release = version(info.get("swe_agent_version"))
     agent = "swe-agent" + (f"-{release}" if release else "")
     ended = text(info.get("exit_status"))
-    yield from rollout_events(
-        Rollout(
-            conversation=instance or f"swe-agent/{content_id(record['history'])}",
-            task=instance,
-            policy=f"{agent}/{model}" if model else None,
-            model=model,
-            messages=history,
-            seen=seen,
-            tags=["not_submitted"] if ended and not ended.startswith("submitted") else [],
-        )
+    rollout = Rollout(
+        conversation=instance or f"swe-agent/{content_id(record['history'])}",
+        task=instance,
+        policy=f"{agent}/{model}" if model else None,
+        model=model,
+        messages=history,
+        seen=seen,
+        tags=["not_submitted"] if ended and not ended.startswith("submitted") else [],
     )
+    yield from rollout_events(rollout)
+    stats = as_dict(info.get("model_stats"))
+    usage = token_counts({"input_tokens": stats.get("tokens_sent"), "output_tokens": stats.get("tokens_received")})
+    if history and any(usage.values()):  # of all its calls; a replay made none
+        yield request([], rollout.columns(), len(history), {"usage_so_far": present(usage)})
 
 
 def _history(record: Any) -> list[Mapping[str, Any]]:
@@ -123,7 +127,7 @@ def _observed(step: Mapping[str, Any], call_id: str) -> Message:
 
 READER = reader(
     "swe_agent",
-    3,
+    4,
     "SWE-agent's `.traj` files",
     marks=_is_run,
     needs=has(history=list),

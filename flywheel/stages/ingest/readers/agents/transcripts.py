@@ -43,10 +43,12 @@ _NAMING = (
     "runSettings",
     "settings",
     "model_info",
+    "model_config",
 )
 # where its ids may be
 _MODELS = ("model", "model_name", "modelId", "model_id", "chatModelTitle")
 _WHOLE = ("usage", "token_usage", "total_usage", "usage_metadata", "costBreakdown", "metrics")  # tokens of a whole chat
+_ACCUMULATED = "accumulated_"  # by which goose tells these from the last call's, next to its chat
 _SHARED = 0.55  # confidence in a list that Chat Completions could have, below `openai`'s
 _OWN = 0.85
 Facts = dict[int, dict[str, Any]]
@@ -202,7 +204,7 @@ def _chat(record: Mapping[str, Any], found: Found, name: str) -> Iterator[Event]
     for event in rollout_events(rollout):
         yield {**event, "user": source["user"]}
     about = {"conversation_id": rollout.conversation, "user": source["user"], "ts": source["ts"] or started}
-    totals = present(token_counts(as_dict(embedded(first(around, _WHOLE)))))
+    totals = present(token_counts(as_dict(embedded(first(around, _WHOLE))) or _accumulated(around)))
     if totals and not any("output_tokens" in told for told in facts.values()):
         yield request([], {**rollout.columns(), **about}, len(history), {"usage_so_far": totals})
     judged = {**_judged(around), **_scored(found)}
@@ -210,6 +212,11 @@ def _chat(record: Mapping[str, Any], found: Found, name: str) -> Iterator[Event]
         score = number(judged.pop("score", None))  # of a benchmark, not a rating
         judged |= present(reward=earned(found.items) if score is None else score)
     yield from judgements(judged, {**rollout.columns(), **about}, None)
+
+
+def _accumulated(around: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tokens of a whole chat that are fields of their own."""
+    return {name.removeprefix(_ACCUMULATED): held for name, held in around.items() if name.startswith(_ACCUMULATED)}
 
 
 def _is_given(answer: str, history: list[Message]) -> bool:

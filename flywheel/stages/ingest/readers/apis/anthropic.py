@@ -19,17 +19,18 @@ from flywheel.reading.shapes.turns import has_untyped_parts
 from flywheel.reading.values import as_dict, as_list, embedded
 from flywheel.stages.ingest.readers.apis._dialects.calls import call_events
 from flywheel.stages.ingest.readers.apis._dialects.claude import CLAUDE, claude_history, is_message
+from flywheel.stages.ingest.readers.apis._dialects.which import as_answered
 
 _TELLING = ("tool_use", "tool_result", "thinking", "redacted_thinking")
 
 
 def _read(record: Any, line: int) -> Iterator[Event]:
     """Yield the events of one pair, message or transcript."""
-    pair = _pair(record)
-    if pair.request is record and not (CLAUDE.completed(pair.response) or record.get("error")):
+    pair, dialect = as_answered(record, _pair(record), CLAUDE)
+    if dialect is CLAUDE and pair.request is record and not (CLAUDE.completed(pair.response) or record.get("error")):
         yield from _transcript(record)
     elif pair.request or is_message(pair.response):
-        yield from call_events(pair, CLAUDE, line)
+        yield from call_events(pair, dialect, line)
 
 
 def _pair(record: Any) -> Pair:
@@ -45,6 +46,11 @@ def _pair(record: Any) -> Pair:
 def _is_pair(record: Any) -> bool:
     pair = pair_of(record)
     return bool(pair.request) and bool(CLAUDE.completed(pair.response))
+
+
+def _is_answer(record: Any) -> bool:
+    """Whether a record is a response of this API, or has one without its request."""
+    return is_message(pair_of(record).response)
 
 
 def _is_transcript(record: Any) -> bool:
@@ -70,5 +76,5 @@ def _transcript(record: Mapping[str, Any]) -> Iterator[Event]:
 
 
 READER = reader(
-    "anthropic", 5, "Messages API logs", marks=[(0.95, _is_pair), (0.9, is_message), (0.7, _is_transcript)], read=_read
+    "anthropic", 6, "Messages API logs", marks=[(0.95, _is_pair), (0.9, _is_answer), (0.7, _is_transcript)], read=_read
 )

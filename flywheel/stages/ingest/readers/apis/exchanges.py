@@ -22,8 +22,8 @@ from flywheel.reading.streams import stream_events
 from flywheel.reading.usage import token_counts
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, picked, present, text
 from flywheel.stages.ingest.readers.apis._dialects.calls import Dialect, call_events
-from flywheel.stages.ingest.readers.apis._dialects.chat import CHAT
-from flywheel.stages.ingest.readers.apis._dialects.claude import CLAUDE
+from flywheel.stages.ingest.readers.apis._dialects.responses import RESPONSES
+from flywheel.stages.ingest.readers.apis._dialects.which import dialect_of
 
 _PAIRS = (
     ("request", "response"), ("full_request", "full_response"), ("request_payload", "response_payload"),
@@ -135,8 +135,7 @@ def _called(record: Mapping[str, Any], line: int) -> Iterator[Event]:
     runs = {task: run for held in map(as_dict, record.values()) for task, run in by_name(held).items()}
     ended: dict[str, Event] = {}
     for n, pair in enumerate(filter(None, map(_pair, _rows(record)))):
-        own = next((d for d in (CLAUDE, CHAT) if "messages" in pair.request and d.completed(pair.response)), _ANY)
-        for event in call_events(pair, own, line + n):
+        for event in call_events(pair, dialect_of(pair) or _ANY, line + n):
             task = event.get("task_key")
             if task not in runs:
                 yield event
@@ -172,8 +171,10 @@ def _is_row(record: Any) -> bool:
 def _is_api(record: Any) -> bool:
     """Whether a record has the request and the response of an API as they went over the wire."""
     pair = _pair(as_dict(record))
-    if pair is None or not any(isinstance(embedded(pair.request.get(name)), list) for name in _ASKED):
+    if pair is None:
         return False
+    if not any(isinstance(embedded(pair.request.get(name)), list) for name in _ASKED):
+        return dialect_of(pair) is RESPONSES
     return any(isinstance(pair.response.get(name), dict | list) for name in (*_ANSWERED, "error"))
 
 
@@ -199,7 +200,7 @@ def _is_any(record: Any) -> bool:
 
 READER = reader(
     "exchanges",
-    3,
+    4,
     "calls of any other API, what was asked and answered",
     marks=[(_API, _is_api), (_WORDS, _is_worded), (_WORDS, _is_page)],
     needs=_is_any,

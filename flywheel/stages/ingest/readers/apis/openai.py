@@ -23,6 +23,7 @@ from flywheel.reading.values import as_dict, as_list, embedded, ident, number
 from flywheel.stages.ingest.readers.apis._dialects.calls import call_events
 from flywheel.stages.ingest.readers.apis._dialects.chat import CHAT, choices, completed
 from flywheel.stages.ingest.readers.apis._dialects.openai_files import chunk_event, is_preference, preference
+from flywheel.stages.ingest.readers.apis._dialects.which import as_answered
 
 _BLOCKS = ("tool_use", "tool_result", "thinking")
 _RESPONSES = ("chat.completion", "text_completion")
@@ -40,7 +41,8 @@ def _read(record: Any, line: int) -> Iterator[Event]:
         events = all_called(record, _transcript(record))
         yield from whole({"messages": record["messages"]}, events)
     else:
-        made = (event for one in _apart(pair) for event in call_events(one, CHAT, line))
+        pair, dialect = as_answered(record, pair, CHAT)
+        made = (event for one in _apart(pair) for event in call_events(one, dialect, line))
         yield from all_called(record, made) if "said" in pair.response else made
 
 
@@ -125,7 +127,7 @@ def _weighed(value: Any) -> tuple[list[Message], set[int]]:
 
 READER = reader(
     "openai",
-    10,
+    11,
     "logs and files of Chat Completions",
     marks=[(0.95, _is_call), (0.9, _is_response), (0.65, _is_said), (0.6, _is_transcript)],
     read=_read,

@@ -16,6 +16,7 @@ from flywheel.reading.reader import reader
 from flywheel.reading.values import as_dict
 from flywheel.stages.ingest.readers.apis._dialects.calls import call_events
 from flywheel.stages.ingest.readers.apis._dialects.responses import ENDS, RESPONSES, is_response
+from flywheel.stages.ingest.readers.apis._dialects.which import as_answered
 
 
 def _read(record: Any, line: int) -> Iterator[Event]:
@@ -24,7 +25,7 @@ def _read(record: Any, line: int) -> Iterator[Event]:
         if record["type"] in ENDS:
             yield from call_events(Pair({}, as_dict(record.get("response")), {}), RESPONSES, line)
         return
-    yield from call_events(_pair(record), RESPONSES, line)
+    yield from call_events(*as_answered(record, _pair(record), RESPONSES), line)
 
 
 def _pair(record: Any) -> Pair:
@@ -42,4 +43,4 @@ def _is_event(record: Any) -> bool:
     return isinstance(kind, str) and kind.startswith("response.")
 
 
-READER = reader("responses", 6, "logs of the Responses API", marks=[(0.97, _is_call)], read=_read)
+READER = reader("responses", 7, "logs of the Responses API", marks=[(0.97, _is_call)], read=_read)

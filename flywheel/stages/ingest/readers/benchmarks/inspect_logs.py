@@ -86,6 +86,9 @@ def _sample(sample: Mapping[str, Any], policy: str | None) -> Iterator[Event]:
     tools = next((known["tools"] for known in calls.values() if known.get("tools")), None)
     served = {"model": text(as_dict(sample.get("output")).get("model"))}
     facts = {n: served | _facts(turn, calls.get(str(turn.get("id")), {})) for n, turn in places.items()}
+    if acts and not any("output_tokens" in known for known in facts.values()):  # a log without the calls' events
+        usage = as_dict(as_dict(sample.get("output")).get("usage"))
+        facts[max(acts)] |= present(token_counts(usage, cached=_CACHED))
     if began := when(sample.get("started_at")):
         facts[0] = {"ts": began} | facts.get(0, {})
     yield from rollout_events(
@@ -205,7 +208,7 @@ def _values(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 READER = reader(
     "inspect",
-    3,
+    4,
     "the logs of Inspect evaluations",
     marks=_kind,
     refusal="neither a log nor a sample",

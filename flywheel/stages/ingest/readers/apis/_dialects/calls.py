@@ -85,12 +85,14 @@ def turn_events(
     """
     actions = [n for n, turn in enumerate(turns) if turn["role"] == "assistant"]
     for n, turn in enumerate(turns):
+        is_whole = n == actions[-1]
+        place = source if is_whole or not source.get("span_id") else {**source, "span_id": f"{source['span_id']}#{n}"}
         if turn["role"] != "assistant":
-            yield tool_result(turn, source, seq + n)
+            yield tool_result(turn, place, seq + n)
             continue
         own = dict(opening) if n == actions[0] else {}
-        own |= payload if n == actions[-1] else _piece_of(payload, n)
-        yield {**source, "kind": EventKind.MODEL_CALL, "seq": seq + n, "payload": {"message": turn, **own}}
+        own |= payload if is_whole else _piece_of(payload, n)
+        yield {**place, "kind": EventKind.MODEL_CALL, "seq": seq + n, "payload": {"message": turn, **own}}
 
 
 def _piece_of(payload: Mapping[str, Any], position: int) -> dict[str, Any]:
