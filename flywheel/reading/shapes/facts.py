@@ -35,7 +35,10 @@ def facts_of(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a message reports of itself: its time, model and tokens, what it cost."""
     outer = as_dict(item.get("info")) or as_dict(item.get("message")) or as_dict(item.get("data"))
     inner = outer or as_dict(item.get("kwargs")) or item
-    about = (as_dict(inner.get(name)) for name in _ABOUT)
+    about = [as_dict(inner.get(name)) for name in _ABOUT]
+    about += [
+        as_dict(as_dict(log).get("completionOptions")) for log in as_list(item.get("promptLogs"))[-1:]
+    ]  # Continue
     places = [item, inner, *about, *map(as_dict, as_list(inner.get("parts"))[:1])]  # Pydantic AI's parts have times
     usage = next((held for place in places if (held := as_dict(first(place, _USAGE)))), {})
     places.append(usage)

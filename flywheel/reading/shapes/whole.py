@@ -35,7 +35,7 @@ _ABOUT = {
     "metrics", "score", "scores", "feedback", "title", "description", "summary", "instructions", "system", "template",
     "examples", "demonstrations", "documents", "invocation", "display", "tree", "candidates", "transformed",
 }  # fmt: skip
-_GIVEN = ("model_input_messages", "origin")  # what came before a step, or the call that a result is of, once more
+_GIVEN = ("model_input_messages", "origin", "promptLogs")  # what is there once more: before a step, of a result
 _SHORTEST = 20  # characters of what counts as words
 _DEEPEST = 24
 _KNOWN_TOKENS, _KNOWN_PAIRS = 0.8, 0.4  # of a text that is written otherwise in the events: a call within words, say

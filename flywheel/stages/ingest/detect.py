@@ -19,6 +19,7 @@ from flywheel.reading.values import as_dict
 from flywheel.stages.ingest.patterns import KINDS
 from flywheel.stages.ingest.sidecar import is_sidecar
 from flywheel.stages.ingest.sources import UNKNOWN
+from flywheel.stages.ingest.texts import text_layout
 
 SAMPLE_RECORDS = 20
 # What code that trusts a log's shape raises when the log has another.
@@ -131,4 +132,4 @@ def is_text_document(file: Path) -> bool:
         return False
     with file.open("rb") as handle:
         head = handle.read(256).lstrip(b"\xef\xbb\xbf \t\r\n")
-    return not head.startswith((b"{", b"[", b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1"))
+    return not text_layout(head) and not head.startswith((b"{", b"[", b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1"))

@@ -22,6 +22,7 @@ from flywheel.stages.ingest.framed import Bad, Framed, Lines, Raw, refused
 from flywheel.stages.ingest.jsontext import has_large_numbers, is_object
 from flywheel.stages.ingest.opening import FREE_BYTES, Content, Opened, Stream, compression
 from flywheel.stages.ingest.tables import delimiter_of, table_rows
+from flywheel.stages.ingest.texts import text_layout, text_records
 
 if TYPE_CHECKING:
     from hashlib import _Hash as Hash
@@ -106,7 +107,7 @@ class Framing:
         return Bad(0, "unknown_format", detail, size, digest.hexdigest())
 
     def _text(self, opened: Opened) -> Iterator[Framed]:
-        layout = _layout(opened.peek())
+        layout = "text" if text_layout(opened.peek()) else _layout(opened.peek())
         if self.offset and layout not in {"events", "prefixed"}:
             layout = "lines"
         if layout == "unknown":
@@ -115,7 +116,8 @@ class Framing:
             return
         self._unwrap = {"events": _event_data, "prefixed": _as_logged}.get(layout, self._unwrap)
         record: Framed | None = None
-        ways = {"document": self._document, "frames": self._frames, "table": self._table, "number": self._number}
+        ways = {"document": self._document, "frames": self._frames, "table": self._table, "number": self._number,
+                "text": self._words}  # fmt: skip
         for record in ways.get(layout, self._lines)(opened):
             yield record
         is_truncated = isinstance(record, Bad) and record.reason == "truncated"
@@ -201,6 +203,12 @@ class Framing:
         for row in table_rows(stream, delimiter_of(stream.peek()), self._limits.record_bytes):
             self.lines = row.line
             yield row
+
+    def _words(self, stream: Opened) -> Iterator[Framed]:
+        """Yield the messages or calls of a text that is no JSON."""
+        for record in text_records(stream, text_layout(stream.peek()), self._limits.record_bytes):
+            self.lines = record.line
+            yield record
 
     def _piece(self, piece: Piece, fault: str) -> Raw | Bad:
         if piece.truncated:
