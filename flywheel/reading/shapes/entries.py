@@ -72,7 +72,7 @@ def entry_of(item: Any) -> Entry | None:
     """Return what an entry is; None for a message as other programs write it, and for what has no known kind."""
     outer = as_dict(item)
     if not _may_be(outer):
-        return None
+        return _interpreted(outer)
     if outer.get("isThought") is True or outer.get("type") == "ThoughtEvent":  # of AI Studio; words of AutoGen's
         thought = {"reasoning" if "isThought" in outer else "content": _text(outer, ("text", "content"))}
         return Entry("words", {"role": "assistant", "content": None, **thought})
@@ -85,6 +85,20 @@ def entry_of(item: Any) -> Entry | None:
     if words & _PASSING:
         return Entry("passing", {})
     return _result(outer, body) if kind == "result" else _spoken(kind, outer, body)
+
+
+def _interpreted(outer: Mapping[str, Any]) -> Entry | None:
+    """Return a message of Open Interpreter: words and code of one answer, and what the computer printed."""
+    role, kind, content = outer.get("role"), outer.get("type"), outer.get("content")
+    if not isinstance(content, str):
+        return None
+    if role == "computer":
+        return Entry("result", {"role": "tool", "content": content})
+    if role == "assistant" and kind == "code":
+        made = {"id": None, "name": outer.get("format") or kind, "arguments": {"code": content}}
+        return Entry("call", {"role": "assistant", "content": None, "tool_calls": [made]})
+    is_said = role == "assistant" and kind == "message" and outer.keys() <= {"role", "type", "content", "recipient"}
+    return Entry("words", {"role": "assistant", "content": content}) if is_said else None
 
 
 def _spoken(kind: str, outer: Mapping[str, Any], body: Mapping[str, Any]) -> Entry | None:

@@ -30,7 +30,7 @@ _HELD = {"toolsCalled", "tools_called"}  # of a message with a role; a row's par
 _STORED = ("message", "message_data", "messageData", "message_json")  # columns of a table that hold a message
 _PARTS_AS_TEXT = ("content_json", "contentJson", "parts_json")  # and those that hold its parts
 _WRAPS = {*_HELD, *_ASKED, *_STORED, "parts", "user", "part", "source", "response", "toolCallStates",
-          "isCreatedByUser", "finishReason", "author", "event_data", "payload"}  # fmt: skip
+          "isCreatedByUser", "finishReason", "author", "event_data", "payload", "versions"}  # fmt: skip
 _TALKERS = ("user", "assistant")  # a tool's result in JSON is what the agent saw
 _PARTS = {
     "text", "input_text", "output_text", "thinking", "redacted_thinking", "reasoning", "image", "image_url", "file",
@@ -121,6 +121,47 @@ def _by_whom(item: Item) -> Iterator[Item]:
                  if part.get("type") == "tool_call" and "output" in (call := as_dict(part.get("tool_call"))) else part
                  for part in map(as_dict, as_list(item.get("content")))]  # fmt: skip
         yield {**item, "role": "user" if by_user else "assistant", "content": parts or item.get("text")}
+
+
+def _versioned(item: Item) -> Iterator[Item]:
+    """Yield the messages of the version that is shown, of LM Studio: an answer's steps are blocks of parts."""
+    versions, shown = as_list(item.get("versions")), item.get("currentlySelected")
+    version = as_dict(versions[shown]) if isinstance(shown, int) and 0 <= shown < len(versions) else {}
+    if isinstance(version.get("content"), list):
+        yield {"role": version.get("role"), "content": version["content"]}
+    said: list[Item] = []
+    about: Item = {}
+    for block in map(as_dict, as_list(version.get("steps"))):
+        is_thought = as_dict(block.get("style")).get("type") == "thinking"
+        parts = [_of_version(as_dict(part), is_thought=is_thought) for part in as_list(block.get("content"))]
+        results = [part for part in parts if part["type"] == "tool_result"]
+        generated = as_dict(block.get("genInfo"))
+        if said and (results or (generated and about)):
+            yield {"role": version.get("role"), "content": said, **about}
+            said, about = [], {}
+        about = _generated(generated) or about
+        said += [part for part in parts if part not in results]
+        if results:
+            yield {"role": "tool", "content": results}
+    if said:
+        yield {"role": version.get("role"), "content": said, **about}
+
+
+def _of_version(part: Mapping[str, Any], *, is_thought: bool) -> Item:
+    """Return a part of LM Studio's as a typed part; a result is JSON text of MCP's parts."""
+    own = first(part, ("toolCallRequestId", "toolCallId"))
+    if part.get("type") == "toolCallRequest":
+        return {"type": "tool_call", "id": own, "name": part.get("name"), "arguments": part.get("parameters")}
+    if part.get("type") == "toolCallResult":
+        return {"type": "tool_result", "tool_call_id": own, "content": embedded(part.get("content"))}
+    return {"type": "thinking", "thinking": part.get("text")} if is_thought else {"type": "text", **part}
+
+
+def _generated(generated: Mapping[str, Any]) -> Item:
+    """Return the model and the tokens of a block that was generated."""
+    stats = as_dict(generated.get("stats"))
+    counted = {"input_tokens": stats.get("promptTokensCount"), "output_tokens": stats.get("predictedTokensCount")}
+    return present(model=generated.get("indexedModelIdentifier"), usage=present(counted) or None)
 
 
 def _row(item: Item) -> Iterator[Item]:
@@ -339,6 +380,7 @@ def _in_small(value: Any) -> Any:
 
 
 _RULES = (
+    _versioned,
     _authored,
     _sdk_step,
     _conversational,

@@ -23,9 +23,11 @@ from flywheel.stages.ingest.readers._swe import run_of_trajectory
 _KINDS = ("SystemPromptEvent", "MessageEvent", "ActionEvent", "ObservationEvent", "AgentErrorEvent",
           "UserRejectObservation", "ConversationStateUpdateEvent", "Condensation", "PauseEvent")  # fmt: skip
 _WORDS = ("content", "final_thought", "thought", "message")
-_OWN = {"thought", "confirmation_state", "security_risk", "is_confirmed", "hidden", "blocking", "timeout", "is_static"}
+_OWN = {"thought", "confirmation_state", "security_risk", "is_confirmed", "hidden", "blocking", "timeout", "is_static",
+        "keep_prompt", "action_risk", "kernel_init_code"}  # fmt: skip
 _STATES = ("agent_state_changed", "null", "recall", "success", "condensation_action")
-_EVALUATED = ("instance_id", "history")
+_WRITTEN_WHOLE = {"args", "extras", "kind", "source"}
+_TASKS = ("instance_id", "issue")  # of an evaluation, of a resolver of issues
 
 
 def _from_path(path: PurePath) -> Mapping[str, str]:
@@ -44,7 +46,7 @@ def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
         yield from ({**event, "seq": line} for event in _events(record, source))
         return
     setup = as_dict(as_dict(record.get("metadata")).get("llm_config"))
-    task = ident(record.get("instance_id"))
+    task = ident(record.get("instance_id")) or _issue(as_dict(record.get("issue")))
     model = text(setup.get("model"))
     attempt = ident(first(record, ("attempt", "attempt_id")))
     named = "/".join(filter(None, (task, attempt))) or content_id(canonical_json(record["history"]))
@@ -61,8 +63,25 @@ def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
 
 def _flat(history: Any) -> Iterator[Mapping[str, Any]]:
     """Yield the events of a history, which older versions write as pairs of action and observation."""
-    for entry in as_list(history):
-        yield from map(as_dict, entry if isinstance(entry, list) else [entry])
+    entries = [one for entry in as_list(history) for one in (entry if isinstance(entry, list) else [entry])]
+    for place, entry in enumerate(map(as_dict, entries), 1):
+        yield entry if not _WRITTEN_WHOLE.isdisjoint(entry) else _completed(entry, place)
+
+
+def _completed(entry: Mapping[str, Any], place: int) -> Mapping[str, Any]:
+    """Return an event of which a history has only its action's or its observation's own fields."""
+    seen, own = text(entry.get("observation")), {k: v for k, v in entry.items() if k not in ("action", "observation")}
+    if seen:
+        content = own.pop("content", None)
+        return {"observation": seen, "content": content, "extras": own, "source": "environment", "cause": place - 1}
+    by_user = entry.get("action") == "message" and not entry.get("wait_for_response")
+    return {"id": place, "action": entry.get("action"), "args": own, "source": "user" if by_user else "agent"}
+
+
+def _issue(issue: Mapping[str, Any]) -> str | None:
+    """Return the name of an issue, by its repository and number."""
+    named = [str(issue[name]) for name in ("owner", "repo", "number") if issue.get(name)]
+    return "/".join(named) or None
 
 
 def _events(event: Mapping[str, Any], source: Source) -> Iterator[Event]:
@@ -167,7 +186,7 @@ def _is_event(record: Any) -> bool:
 def _is_evaluated(record: Any) -> bool:
     fields = as_dict(record)
     events: Sequence[Any] = list(_flat(fields.get("history")))[:5]
-    return all(name in fields for name in _EVALUATED) and bool(events) and all(map(_is_event, events))
+    return any(name in fields for name in _TASKS) and bool(events) and all(map(_is_event, events))
 
 
 def _is_either(record: Any) -> bool:
@@ -176,7 +195,7 @@ def _is_either(record: Any) -> bool:
 
 READER = reader(
     "openhands",
-    1,
+    2,
     "events and evaluations of OpenHands",
     marks=_is_either,
     refusal="no event of OpenHands",

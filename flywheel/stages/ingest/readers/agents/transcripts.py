@@ -181,7 +181,7 @@ def _chat(record: Mapping[str, Any], found: Found, name: str) -> Iterator[Event]
     """Yield the events of a chat; the objects around it, the innermost first, say what is known of it."""
     around = {key: value for place in reversed(found.around) for key, value in place.items()}
     history, facts = _with_results(*chat(found.items))
-    prompt = flat_text(as_list(around.get("system")) or text(around.get("system")))
+    prompt = flat_text(as_list(around.get("system")) or text(first(around, ("system", "systemPrompt"))))
     if prompt and not any(message["role"] == "system" for message in history):
         history, facts = _after({"role": "system", "content": prompt}, history, facts)
     if not any(message["role"] == "user" for message in history) and (goal := goal_of(around)):

@@ -26,6 +26,7 @@ from flywheel.stages.ingest.readers.apis._dialects.openai_files import chunk_eve
 from flywheel.stages.ingest.readers.apis._dialects.which import as_answered
 
 _BLOCKS = ("tool_use", "tool_result", "thinking")
+_UNRENDERED = (("raw_messages", "response"), ("fncall_messages", "fncall_response"))
 _RESPONSES = ("chat.completion", "text_completion")
 
 
@@ -47,7 +48,13 @@ def _read(record: Any, line: int) -> Iterator[Event]:
 
 
 def _pair(record: Any) -> Pair:
-    return pair_of(record, CHAT.fields)
+    """Return a record's pair; OpenHands also logs it as it was before calls were written as words, for some models."""
+    pair = pair_of(record, CHAT.fields)
+    for asked, answered in _UNRENDERED:
+        if isinstance(turns := as_dict(record).get(asked), list):
+            response = as_dict(record.get(answered)) or pair.response
+            return pair._replace(request={**pair.request, "messages": turns}, response=response)
+    return pair
 
 
 def _failed(record: Mapping[str, Any]) -> bool:
