@@ -26,6 +26,7 @@ from benchmarks.exports.story import (
     told,
     unix,
 )
+from flywheel.records import content_id
 
 
 @export(1, "ToolBench, answers with their trees")
@@ -334,7 +335,16 @@ def promptfoo() -> Export:
     document = {"evalId": "eval-1", "results": {"version": 3, "timestamp": at(0), "prompts": [], "results": rows,
                                                "stats": {"successes": 1, "failures": 1}}, "config": {}}  # fmt: skip
     right = [
-        Told(asked=t.asked, answered=t.answer, steps=1, outcomes=(float(t.solved),), tokens=(30, 10)) for t in TASKS
+        Told(
+            asked=t.asked,
+            answered=t.answer,
+            steps=1,
+            outcomes=(float(t.solved),),
+            tokens=(30, 10),
+            model=f"acme:{MODEL}",
+            task=f"promptfoo/{content_id({'q': t.asked}, None, [])[:16]}",
+        )
+        for t in TASKS
     ]
     return Export({"results.json": document}, right)
 

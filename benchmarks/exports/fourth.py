@@ -240,7 +240,10 @@ def lm_eval() -> Export:
         }
         for n, t in enumerate(TASKS)
     ]
-    right = [Told(asked=t.asked, answered=t.answer, steps=1, outcomes=(float(t.solved),)) for t in TASKS]
+    right = [
+        Told(asked=t.asked, answered=t.answer, steps=1, outcomes=(float(t.solved),), task=f"lm-eval/h{n}")
+        for n, t in enumerate(TASKS)
+    ]
     return Export({"samples_shop.jsonl": Lines(rows)}, right)
 
 

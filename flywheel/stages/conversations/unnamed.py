@@ -4,15 +4,16 @@ In: a partition's events, where each belongs. Out: the same, with every unnamed 
 
 A log of bare calls names a conversation by its beginning, as each call repeats it; but six users who begin with "Hi",
 or four samples of one prompt, begin alike. A call continues the attempt whose context, with its last answer, its input
-begins with; one whose input only holds that last answer continues it too (a program cleared what came before); any
-other begins an attempt of its own. Feedback goes with the call that it names.
+begins with; one whose input only holds that last answer continues it too (a program cleared what came before), and so
+does one that names the response before it, where the server keeps the rest; any other begins an attempt of its own.
+Feedback goes with the call that it names.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, groupby
+from itertools import accumulate, chain, groupby
 from typing import Any, NamedTuple
 
 import orjson
@@ -45,6 +46,7 @@ class _Call(NamedTuple):
     history: list[Any]  # signatures of its messages
     answers: list[Any]
     names: set[str]  # of the call, as kind:id
+    follows: set[str]  # names of the responses that it continues
     rows: list[_Row]
 
 
@@ -95,13 +97,15 @@ def _calls(rows: Iterable[_Row]) -> Iterator[_Call]:
         history: list[Any] = []
         answers: list[Any] = []
         names: set[str] = set()
+        follows: set[str] = set()
         for row in own:
             payload = orjson.loads(row.payload)
             history = history or [signature_of(m) for m in _seen(row, payload)]
             answers += _said(row, payload)
             names.update(row.ids, _named("response", payload.get("response_id")), _named("span", row.span_id))
+            follows |= _named("response", payload.get("follows"))
             names |= _named("call", row.tool_call_id)
-        yield _Call(history, answers, names, own)
+        yield _Call(history, answers, names, follows, own)
 
 
 def _seen(row: _Row, payload: dict[str, Any]) -> list[dict[str, Any]]:
@@ -127,6 +131,8 @@ class _Attempts:
         self._ends: dict[int, list[int]] = defaultdict(list)  # from the hash of all that attempts have in context
         self._last: dict[Any, list[int]] = defaultdict(list)  # from attempts' last answer
         self._known: dict[tuple[str, Any], int] = {}  # from a call's name and answer
+        self._named: dict[str, int] = {}  # from a call's names
+        self._awaited: dict[str, int] = {}  # from the name of a response that a call continues
         self._count = 0
 
     def take(self, call: _Call) -> int:
@@ -135,7 +141,8 @@ class _Attempts:
         copies = [(name, tuple(call.answers)) for name in sorted(call.names)]
         attempt = next((self._known[copy] for copy in copies if copy in self._known), None)
         if attempt is None:
-            attempt = self._continued(contexts, call.history)
+            attempt = self._chained(call)
+            attempt = self._continued(contexts, call.history) if attempt is None else attempt
             context = contexts[-1]
             for answer in call.answers:
                 context = hash((context, answer))
@@ -143,7 +150,16 @@ class _Attempts:
             if call.answers:
                 self._last[call.answers[-1]].append(attempt)
         self._known.update(dict.fromkeys(copies, attempt))
+        self._named.update(dict.fromkeys(call.names, attempt))
+        self._awaited.update(dict.fromkeys(call.follows, attempt))
         return attempt
+
+    def _chained(self, call: _Call) -> int | None:
+        """Return the attempt of a call's response before, whichever of the two came first; None without any."""
+        places = (self._named, self._awaited)
+        before = (known[name] for name in sorted(call.follows) for known in places if name in known)
+        after = (self._awaited[name] for name in sorted(call.names) if name in self._awaited)
+        return next(chain(before, after), None)
 
     def _continued(self, contexts: Sequence[int], history: Sequence[Any]) -> int:
         for context in reversed(contexts[1:]):

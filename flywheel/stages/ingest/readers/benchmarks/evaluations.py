@@ -107,10 +107,10 @@ def _read_lm_eval(record: Mapping[str, Any]) -> Iterator[Event]:
         raise BadRecordError("bad_record", "a sample whose choices were weighed: the model wrote nothing")
     opened = embedded(asked)
     history = messages(opened) if is_begun(opened) else messages([{"role": "user", "content": asked}])
-    document = content_id(record.get("doc_hash") or record["doc_id"], history)
+    document = text(record.get("doc_hash")) or str(record["doc_id"])
     for n, said in enumerate(written):
         attempt = Rollout(
-            conversation=f"lm-eval/{content_id(document, said, n)[:16]}",
+            conversation=f"lm-eval/{content_id(document, history, said, n)[:16]}",
             task=f"lm-eval/{document[:16]}",
             messages=[*history, {"role": "assistant", "content": said}],
             acts={len(history)},

@@ -22,10 +22,6 @@ REFUSED = {
     "CrewAI, a log of tasks",
     "ADK, an evaluation set",
     "OpenAI evals, a log of a run",
-    "Open Interpreter, a conversation",
-    "lm-eval, logged samples",
-    "LM Studio, a conversation",
-    "promptfoo, results of an evaluation",
     "Rows of unrelated interactions",
 }
 

@@ -58,10 +58,12 @@ def call_events(pair: Pair, dialect: Dialect, line: int) -> Iterator[Event]:
             yield request(history, source, len(history), asked)
     else:
         source |= {"span_id": own}
+        before = pair.request.get("previous_response_id") or response.get("previous_response_id")
+        follows = present(follows=ident(before))
         yield from _instructions(pair.request, source)
         if history:
-            yield request(history, source, line * LINE, asked)
-        yield from turn_events(turns, {} if history else extra, payload, source, line * LINE + 1)
+            yield request(history, source, line * LINE, asked | follows)
+        yield from turn_events(turns, {} if history else extra, payload | follows, source, line * LINE + 1)
     yield from judgements(pair.envelope, source, own)
 
 
