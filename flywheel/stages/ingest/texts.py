@@ -181,13 +181,11 @@ def _calls(lines: Iterable[_Numbered]) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _call(start: int, at: str, said: Sequence[tuple[str, list[str]]]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield a call; one without an answer, or with a blank one, failed."""
+    """Yield a call; one without an answer, or with a blank one, ended before it was whole."""
     whole = [(role, "\n".join(lines)) for role, lines in said if role]
     messages = [{"role": role, "content": words} for role, words in whole if role != _ANSWER]
     answer = next((words for role, words in whole if role == _ANSWER), "")
     choices = [{"message": {"role": "assistant", "content": answer}}]
-    ended = (
-        {"response": {"choices": choices}} if answer.strip() else {"response": None, "error": "no answer was logged"}
-    )
+    response = {"choices": choices} | ({} if answer.strip() else {"partial": True})
     if messages:
-        yield start, {"timestamp": at, "request": {"messages": messages}, **ended}
+        yield start, {"timestamp": at, "request": {"messages": messages}, "response": response}

@@ -109,6 +109,18 @@ def test_what_goes_on_in_another_way_is_the_same_attempt() -> None:
     assert log.attempts() == [ids]
 
 
+def test_a_call_that_names_the_response_before_it_is_of_its_attempt() -> None:
+    """A server that keeps the history is given only what is new, which begins like nothing before."""
+    log = Log()
+    ids = [log.call(HI, answer=HELLO, response="r1"), log.call(HI, answer=HELLO, response="s1")]
+    for before, own in (("s1", "s2"), ("r1", "r2"), ("r2", "r3")):
+        ids.append(log.record("request", {"messages": [user("And?")], "follows": before}))
+        payload = {"message": said(own), "response_id": own, "follows": before}
+        ids.append(log.record("model_call", payload, source_line=log.rows[-1]["source_line"]))
+    first, second = log.attempts()
+    assert (first, second) == ([ids[0], *ids[4:]], [ids[1], *ids[2:4]])
+
+
 @pytest.mark.parametrize("conversation", ["session-7", "response:1"])
 def test_what_the_log_names_stays(conversation: str) -> None:
     log = Log(conversation)

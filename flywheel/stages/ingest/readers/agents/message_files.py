@@ -286,11 +286,11 @@ def _added(record: Any) -> list[Any]:
 
 
 FILES = reader(
-    "message_files", 6, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
+    "message_files", 7, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
     from_path=_from_path,
 )  # fmt: skip
 WRITTEN = reader(
     "written_files", 2, "files that are one chat, whose calls are written in words (ReAct)", sniff=_written_share,
     read=_of_written, from_path=_from_path,
 )  # fmt: skip
-ROWS = reader("message_rows", 6, "tables of messages that name their chats", sniff=_rows_share, read=_read)
+ROWS = reader("message_rows", 7, "tables of messages that name their chats", sniff=_rows_share, read=_read)

@@ -327,7 +327,7 @@ def _sniff(sample: Sample) -> float:
 
 READER = reader(
     "transcripts",
-    6,
+    7,
     "chats of any program, one a record",
     sniff=_sniff,
     needs=_is_any,

@@ -198,6 +198,17 @@ def test_a_tool_that_the_api_ran(item: dict[str, Any], name: str, arguments: Any
     assert ("input" in first["payload"], "input" in last["payload"]) == (True, False)
 
 
+def test_results_of_several_hosted_tools_are_events_of_their_own() -> None:
+    """They were one event for all, where the response is logged without its request or continues another."""
+    ran = [{"type": "code_interpreter_call", "id": f"ci_{n}", "code": str(n), "status": "completed",
+            "outputs": [{"type": "logs", "logs": f"out {n}"}]} for n in (1, 2)]  # fmt: skip
+    for record in (response(*ran, said("So.")), {"request": {"input": "x", "previous_response_id": "resp_0"},
+                                                "response": response(*ran, said("So."))}):  # fmt: skip
+        results = [event for event in read(record) if event["kind"] == "tool_result"]
+        assert [event["payload"]["content"] for event in results] == ["out 1", "out 2"]
+        assert len({event["span_id"] for event in results}) == len(results)
+
+
 def test_tools_that_the_client_ran() -> None:
     shell = {"type": "shell_call", "call_id": "s1", "action": {"commands": ["ls"]}}
     free = {"type": "custom_tool_call", "call_id": "p1", "name": "patch", "input": "*** Begin"}
