@@ -15,7 +15,7 @@ from flywheel.reading.events import Event
 from flywheel.reading.messages import messages
 from flywheel.reading.reader import has, reader
 from flywheel.reading.rollout import Outcome, Rollout, rollout_events
-from flywheel.reading.shapes import answered
+from flywheel.reading.shapes import answered, unread
 from flywheel.reading.shapes.chats import is_begun, is_chat
 from flywheel.reading.usage import token_counts
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, present, text, when
@@ -72,7 +72,7 @@ def _attempt(row: Mapping[str, Any], named: str) -> Rollout:
         messages=whole,
         acts=acts,
         facts={max(acts): facts} if acts else {},
-        tags=["call_failed"] if has_failed else [],
+        tags=["call_failed"] if has_failed else unread(response["output"], answers),
         outcomes=[] if has_failed else list(_verdicts(row)),
     )
 
