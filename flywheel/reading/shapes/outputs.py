@@ -120,7 +120,7 @@ def _of_list(entries: list[Any], depth: int) -> list[Any] | None:
     if items is None:
         if entries and all(map(is_part, entries)):
             return turns_of([{"role": "assistant", "content": entries}])
-        if entries and all("arguments" in as_dict(as_dict(entry).get("function")) for entry in entries):
+        if entries and all({"name", "arguments"} & as_dict(as_dict(entry).get("function")).keys() for entry in entries):
             return turns_of([{"role": "assistant", "content": None, "tool_calls": entries}])
         nested = [_of(embedded(i), depth + 1) for i in entries]
         return [t for turns in nested for t in turns or ()] if all(n is not None for n in nested) else None
