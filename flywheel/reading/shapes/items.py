@@ -7,7 +7,7 @@ the next message.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from flywheel.reading.messages import (
@@ -42,11 +42,16 @@ def messages_of_item(item: Mapping[str, Any]) -> list[Message]:
     return turns.turns
 
 
-def item_messages(items: Any) -> list[Message]:
-    """Return items as messages; a text is the user's. Other items than those of a conversation are left out."""
+def item_messages(items: Any, *, asked: Iterable[str] = ()) -> list[Message]:
+    """Return items as messages; a text is the user's. Other items than those of a conversation are left out.
+
+    Args:
+        items: the items.
+        asked: ids of calls before these items that a person had to approve.
+    """
     if isinstance(items, str):
         return [{"role": "user", "content": items}]
-    turns = _Turns()
+    turns = _Turns(asked)
     for item in as_list(items):
         turns.take({"role": "user", "content": item} if isinstance(item, str) else as_dict(item))
     name_results(turns.turns)
@@ -56,8 +61,9 @@ def item_messages(items: Any) -> list[Message]:
 class _Turns:
     """Puts items together to messages."""
 
-    def __init__(self) -> None:
+    def __init__(self, asked: Iterable[str] = ()) -> None:
         self.turns: list[Message] = []
+        self._asked = set(asked)  # calls that a person had to approve: they were made when they were asked for
         self._latest: dict[str, str] = {}  # id of the latest call of each kind
 
     def take(self, item: Mapping[str, Any]) -> None:
@@ -97,11 +103,14 @@ class _Turns:
             message["reasoning"] = f"{before}\n{thought}" if before else thought
 
     def _called(self, kind: str, item: Mapping[str, Any]) -> None:
-        asked = ident(item.get("approval_request_id"))
-        call_id = asked or ident(first(item, IDS)) or ""
+        approved = ident(item.get("approval_request_id"))
+        is_made = approved in self._asked
+        call_id = approved if approved and is_made else ident(first(item, IDS)) or ""
         name = text(first(item, TOOLS)) or ("" if kind in _NAMED else kind.removesuffix("_call"))
         self._latest[kind.removesuffix("_call")] = call_id
-        if asked is None:
+        if kind.endswith("_approval_request"):
+            self._asked.add(call_id)
+        if not is_made:
             self._open().setdefault("tool_calls", []).append({"id": call_id, "name": name, **_arguments(kind, item)})
         if kind in _RUN_ELSEWHERE or kind in _CLIENT_RUN:
             return
