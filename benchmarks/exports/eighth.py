@@ -317,7 +317,7 @@ def _break(words: str, mark: str) -> str:
 
 @export(8, "Aider, a history of chats")
 def aider_chats() -> Export:
-    """`.aider.chat.history.md`: what was typed, shown and answered; commands are no requests."""
+    """`.aider.chat.history.md`: what was typed, shown and answered; commands are not requests."""
     talks, text = _spoken(TALKS), ""
     for minute, talk in enumerate(talks):
         text += f"\n# aider chat started at 2026-10-01 09:0{minute}:00\n\n"
@@ -383,7 +383,7 @@ def completions() -> Export:
 
 @export(8, "promptfoo, prompts that are chats, and calls")
 def promptfoo() -> Export:
-    """Two prompts of one test; an answer may be calls; a test that ended in an error is no attempt."""
+    """Two prompts of one test; an answer may be calls; a test that ended in an error is not an attempt."""
     order = Call("call_1", "get_order", {"id": 7}, "")
     made = [{"id": order.id, "type": "function", "function": {"name": order.name, "arguments": order.text}}]
     chat = json.dumps([{"role": "system", "content": SYSTEM}, {"role": "user", "content": ASKS[0]}])

@@ -205,7 +205,7 @@ class Framing:
             yield row
 
     def _words(self, stream: Opened) -> Iterator[Framed]:
-        """Yield the messages or calls of a text that is no JSON."""
+        """Yield the messages or calls of a text that is not JSON."""
         for record in text_records(stream, text_layout(stream.peek()), self._limits.record_bytes):
             self.lines = record.line
             yield record

@@ -45,7 +45,7 @@ def text_records(stream: BinaryIO, layout: str, limit: int) -> Iterator[Record |
 
     Args:
         stream: its bytes, from the beginning.
-        layout: what `text_layout` said.
+        layout: what `text_layout` returned.
         limit: length in bytes above which a record is not kept.
     """
     lines = _Lines(stream, limit)
@@ -59,7 +59,7 @@ def text_records(stream: BinaryIO, layout: str, limit: int) -> Iterator[Record |
 
 
 class _Lines:
-    """The lines of a text without their ends, with their numbers; `bad` says why they end before the text does."""
+    """The lines of a text without their ends, with their numbers; `bad` is why they end before the text does."""
 
     def __init__(self, stream: BinaryIO, limit: int) -> None:
         self._stream, self._limit = stream, limit
@@ -132,7 +132,7 @@ def _chats(lines: Iterable[_Numbered]) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _note(chat: _Chat, words: str) -> None:
-    """Take what a line of the program says of its chat."""
+    """Take what a line of the program shows of its chat."""
     if model := _MODEL.match(words):
         chat.model = model[1]
     elif _UNDONE.match(words) and chat.latest is not None:
@@ -165,7 +165,7 @@ def _block(kind: str, start: int, held: list[str]) -> Iterator[tuple[str, int, s
 def _calls(lines: Iterable[_Numbered]) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the calls of a log, each with what it was asked and answered."""
     start, at = 0, ""
-    said: list[tuple[str, list[str]]] = []  # who wrote what; the answer is that of nobody
+    said: list[tuple[str, list[str]]] = []  # who wrote what; the answer is under a name of its own
     for number, line in lines:
         opened, words = _CALL.match(line), _SAID.match(line)
         if opened and opened[1] == "TO LLM":

@@ -48,7 +48,7 @@ _NAMING = (
 # where its ids may be
 _MODELS = ("model", "model_name", "modelId", "model_id", "chatModelTitle")
 _WHOLE = ("usage", "token_usage", "total_usage", "usage_metadata", "costBreakdown", "metrics")  # tokens of a whole chat
-_ACCUMULATED = "accumulated_"  # by which goose tells these from the last call's, next to its chat
+_ACCUMULATED = "accumulated_"  # goose's names of the tokens of a whole chat; those of its last call are next to them
 _SHARED = 0.55  # confidence in a list that Chat Completions could have, below `openai`'s
 _OWN = 0.85
 Facts = dict[int, dict[str, Any]]

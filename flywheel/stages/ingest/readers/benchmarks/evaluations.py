@@ -1,7 +1,7 @@
 """Answers that evaluation tools graded: results of promptfoo, samples of lm-eval that a model wrote.
 
 In: a document of promptfoo's with a row a prompt, provider and test, or such a row; a sample of `--log_samples`. Out:
-an attempt at the task that the test or the document is, with its scores. A test that ended in an error was no attempt,
+an attempt at the task that the test or the document is, with its scores. A test that ended in an error has none,
 and where choices were only weighed nothing was written.
 """
 
@@ -22,7 +22,7 @@ from flywheel.reading.values import as_dict, as_list, embedded, first, ident, nu
 from flywheel.records import content_id
 
 _ROW = has("provider", "success", "vars", prompt=dict)
-_ERROR = 2  # promptfoo's reason of a failure that is no assertion's
+_ERROR = 2  # promptfoo's reason of a failure that came before any assertion
 _SAMPLE = has("doc_id", "arguments", "resps", "filtered_resps")
 
 
