@@ -60,7 +60,14 @@ def test_shared_logs_hold_what_is_known_and_no_more(name: str, real: Callable[[s
     assert redacted(real(name).events) == FOUND[name]
 
 
-@pytest.mark.parametrize("folder", [ROOT / "sample_logs", ROOT / "tests" / "fixtures", SHARED / "langfuse-traces"])
+@pytest.mark.parametrize(
+    "folder",
+    [
+        ROOT / "sample_logs",
+        pytest.param(ROOT / "tests" / "fixtures", marks=pytest.mark.e2e),
+        SHARED / "langfuse-traces",
+    ],
+)
 def test_ids_survive(folder: Path, readers: Mapping[str, Reader]) -> None:
     if not folder.is_dir():
         pytest.skip(f"no {folder} on this machine")
