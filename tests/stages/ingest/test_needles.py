@@ -217,6 +217,7 @@ def test_versions_sections_and_masks_are_no_addresses(text: str) -> None:
         "The password must have 12 characters.", "Das Passwort ist falsch.", "PASSWORD=${DB_PASSWORD}",
         "api_key: <your-api-key>",
         "find / -name mysql -print", "pass --password to set it", "secret: null",
+        "pwd: usage: pwd [-LP]", "To keep it, pass 'dtype=\"datetime64[ns]\"'.",
         "git log --author=anna -p src/token.py", "Cookie: id=7; l=de", "cookie = make_cookie(name=session)",
     ],
 )  # fmt: skip
