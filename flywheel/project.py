@@ -368,7 +368,7 @@ class Project:
         """Bring the derived tables up to date; fresh stages are skipped.
 
         Raises:
-            UsageError: `select` names no stage.
+            UsageError: `select` names no stage, or one that reads what was never built.
         """
         from flywheel.results.data import BuildAnswer
 

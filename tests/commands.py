@@ -86,7 +86,7 @@ def flywheel(project: Path, *arguments: str, check: bool = True) -> subprocess.C
 
 
 def killed_everywhere(
-    project: Path, *arguments: str, removals: bool = False, before: bool = False, refused: int = 0
+    project: Path, *arguments: str, removals: bool = False, before: bool = False, refused: int = 0, one_in: int = 1
 ) -> int:
     """Kill a command at every place where it changes the project, in turn, and let it finish; return the kills.
 
@@ -96,10 +96,12 @@ def killed_everywhere(
         removals: whether a place is also where it removes a file.
         before: whether it is killed before each change alone, not also right after it.
         refused: the exit code of a command that is done and cannot be done twice.
+        one_in: at how many of its places it is killed: 3 is a third of them.
     """
     ledger = project.with_name("kills")
     ledger.unlink(missing_ok=True)
-    environment = {**os.environ, "FORKED_KILLS": f"{project}:{ledger}{':removals' * removals}{':before' * before}"}
+    options = f"{':removals' * removals}{':before' * before}:{one_in}"
+    environment = {**os.environ, "FORKED_KILLS": f"{project}:{ledger}{options}"}
     command, killed = [FLYWHEEL, "-C", str(project), *arguments], -signal.SIGKILL
     while (done := subprocess.run(command, capture_output=True, check=False, env=environment)).returncode == killed:
         pass

@@ -16,12 +16,17 @@ from tests.commands import FLYWHEEL, REAL
 BOTH = (REAL, FLYWHEEL)
 
 
+def in_full(*arguments: str) -> Any:
+    """Arguments of a test that `make e2e` runs: each starts a real process."""
+    return pytest.param(arguments, marks=pytest.mark.e2e)
+
+
 def ended(command: str, *arguments: str, **options: Any) -> tuple[int, str, str]:
     done = subprocess.run([command, *arguments], capture_output=True, text=True, check=False, **options)
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("stat", "\udcff"), ("show", "1")])
+@pytest.mark.parametrize("arguments", [in_full("--help"), ("stat", "\udcff"), in_full("show", "1")])
 def test_it_prints_and_ends_as_the_installed_command(arguments: tuple[str, ...], tmp_path: Path) -> None:
     real, forked = (ended(command, *arguments, cwd=tmp_path) for command in BOTH)
 
@@ -31,9 +36,12 @@ def test_it_prints_and_ends_as_the_installed_command(arguments: tuple[str, ...],
 @pytest.mark.parametrize(
     "environment",
     [
-        {"FLYWHEEL_PROJECT": "elsewhere"},
+        pytest.param({"FLYWHEEL_PROJECT": "elsewhere"}, marks=pytest.mark.e2e),
         {"PYTHONIOENCODING": "ascii:replace", "FLYWHEEL_PROJECT": "Żółw"},
-        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "FLYWHEEL_PROJECT": "Żółw"},
+        pytest.param(
+            {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "FLYWHEEL_PROJECT": "Żółw"},
+            marks=pytest.mark.e2e,
+        ),
     ],
 )
 def test_it_has_the_environment_that_it_is_given(environment: Mapping[str, str], tmp_path: Path) -> None:
@@ -80,7 +88,10 @@ def test_it_knows_a_terminal_and_a_pipe_that_nobody_reads(tmp_path: Path) -> Non
     assert shown[1] == shown[0]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGINT, *(pytest.param(other, marks=pytest.mark.e2e) for other in (signal.SIGKILL, signal.SIGHUP))],
+)
 def test_it_ends_by_the_signals_that_it_is_sent(number: signal.Signals, tmp_path: Path) -> None:
     ends: list[tuple[int, str, str]] = []
     for command in BOTH:

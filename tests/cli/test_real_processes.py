@@ -33,6 +33,7 @@ def tables(projects: Callable[[str], Path]) -> Path:
     return project
 
 
+@pytest.mark.e2e
 def test_tables_do_not_depend_on_how_strings_are_hashed(tables: Path, session_projects: Projects) -> None:
     """The other seed is random: a server for forked commands has none set."""
     assert "PYTHONHASHSEED" not in os.environ

@@ -1,5 +1,7 @@
 """kill -9 at every place where `forget`, `gc`, `promote` or `rollback` changes the disk, then the same command again.
 
+`make test` kills at one place in two of `forget`, which has the most, and at each of the others.
+
 The project has small logs and four rounds made by hand: what counts is the order in which files appear and go.
 """
 
@@ -54,10 +56,12 @@ def _after(before: Path, command: tuple[str, ...]) -> Path:
     return project
 
 
-def _killed(before: Path, command: tuple[str, ...], project: Path, *, refused: int = 0) -> int:
+def _killed(before: Path, command: tuple[str, ...], project: Path, *, refused: int = 0, one_in: int = 1) -> int:
     """Kill the command at each of its places on a copy of a project, which must stay whole; return the kills."""
     shutil.copytree(before, project, symlinks=True)
-    kills = killed_everywhere(project, *command, removals=True, before=command is FORGET, refused=refused)
+    kills = killed_everywhere(
+        project, *command, removals=True, before=command is FORGET, refused=refused, one_in=one_in
+    )
     assert champion_is_valid(project)
     assert list(project.rglob("*.partial")) == []
     assert hash_chain.breaks(project / "rounds" / "promotions.jsonl", head=None) == []
@@ -74,9 +78,10 @@ def _files(project: Path) -> set[str]:
     return {_NUMBER.sub("/N.json", str(path.relative_to(project))) for path in paths}
 
 
-def test_killed_at_every_place_while_forgetting(rounds: Path, forgotten: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("one_in", [2, pytest.param(1, marks=pytest.mark.e2e)])
+def test_killed_while_forgetting(rounds: Path, forgotten: Path, tmp_path: Path, one_in: int) -> None:
     """Any command goes on with what was intended, and the last one finds it done or does it."""
-    assert _killed(rounds, FORGET, tmp_path / "p") > 30
+    assert _killed(rounds, FORGET, tmp_path / "p", one_in=one_in) > 24 / one_in
 
     assert digest(tmp_path / "p") == digest(forgotten)
     assert _certificates(tmp_path / "p") == _certificates(forgotten)

@@ -13,6 +13,7 @@ import os
 import re
 import signal
 import sys
+import zlib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -30,11 +31,12 @@ def arm(project: Path, ledger: Path, *options: Path) -> None:
         ledger: a line for each place at which a process was killed.
         options: with `removals`, removing a file counts, and the number of a snapshot does not: it is another one each
             time that `forget` goes on. With `before`, what is on the disk after a rename is left to the place that
-            comes next, which finds the same.
+            comes next, which finds the same. With a number N, one place in N is one, chosen by its name.
     """
     os.setpgid(0, 0)
     names = {option.name for option in options}
-    places = _Places(project, ledger, removals="removals" in names)
+    one_in = next((int(name) for name in names if name.isdigit()), 1)
+    places = _Places(project, ledger, removals="removals" in names, one_in=one_in)
     sync = os.fsync
 
     def fsync(file: int) -> None:
@@ -49,8 +51,8 @@ def arm(project: Path, ledger: Path, *options: Path) -> None:
 class _Places:
     """The places of this process; see `arm`."""
 
-    def __init__(self, project: Path, ledger: Path, *, removals: bool) -> None:
-        self._project, self._ledger, self._removals = project, ledger, removals
+    def __init__(self, project: Path, ledger: Path, *, removals: bool, one_in: int) -> None:
+        self._project, self._ledger, self._removals, self._one_in = project, ledger, removals, one_in
         self._past = set(ledger.read_text(encoding="utf-8").splitlines()) if ledger.exists() else set[str]()
         self._times: Counter[str] = Counter()
         self.renamed = project
@@ -62,7 +64,7 @@ class _Places:
         place = _NUMBER.sub("/N.json", place) if self._removals else place
         self._times[place] += 1
         place += f" {self._times[place]}"
-        if place not in self._past:
+        if place not in self._past and zlib.crc32(place.encode()) % self._one_in == 0:
             with self._ledger.open("a", encoding="utf-8") as handle:
                 handle.write(place + "\n")
             os.killpg(0, signal.SIGKILL)

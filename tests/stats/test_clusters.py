@@ -149,7 +149,7 @@ def _nights(users: int, rows: int, icc: float, repeats: int) -> list[Clusters]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.e2e
 def test_clustered_intervals_cover_where_row_intervals_do_not() -> None:
     nights = _nights(60, 10, 0.3, 200)
     clustered = [mean_difference(night).interval for night in nights[:60]]
@@ -221,7 +221,7 @@ def test_thousands_of_tasks_need_no_draws() -> None:
     assert found.p_better == pytest.approx((1 + (means <= 0).sum()) / (1 + len(means)), abs=2e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.e2e
 def test_thousands_of_tasks_of_which_one_is_everything_are_drawn() -> None:
     values = [0.001] * 2_999 + [-1.0]
 

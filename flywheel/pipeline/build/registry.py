@@ -109,7 +109,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("opinions", ("events", "links", "episodes", "steps"), ("opinions", "corrections"), "conversation", "opinions",
           lambda c: {"build": _built(c), "rewards": c.rewards.model_dump(include=_FINDING),
                      "trust": _trust(c, "outcomes", "audits", "feedback")},
-          lambda c: ("rewards", c.rewards.signals), version=10),
+          lambda c: ("rewards", c.rewards.signals), version=11),
     Stage("rewards", ("tasks", "episodes", "steps", "opinions"), ("rewards",), "task", "rewards",
           lambda c: {"rewards": c.rewards.model_dump(include=_FINDING),
                      "trust": _trust(c, "new_account", "established", "burst_h")},

@@ -7,7 +7,7 @@ extensions. Equal fingerprint: fresh, skipped. `explain` shows which component c
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,6 +113,24 @@ def select_stages(selection: str | None) -> list[Stage]:
     return list(STAGES[first:]) if selection.endswith("+") else [STAGES[first]]
 
 
+def _refuse_unbuilt(stages: Sequence[Stage], store: Store) -> None:
+    """Refuse stages that would read what no stage has made: they would find nothing, and report that as the log's.
+
+    Raises:
+        UsageError: a stage before one of them was never built and is not among them.
+    """
+    made = {table for stage in stages for table in stage.makes}
+    brought = {name for stage in stages for name in stage.brings}
+    for stage in stages:
+        before = {stage_of(table) for table in stage.needs if table not in made} - brought - {"ingest"}
+        unbuilt = [one.name for one in STAGES if one.name in before and store.current(one.name) is None]
+        if unbuilt:
+            raise UsageError(
+                f"{stage.name} cannot be built: before it {', '.join(unbuilt)} must be, and never was",
+                hint="flywheel build",
+            )
+
+
 def _run(stage: Stage, store: Store, config: Config, workers: Workers) -> Snapshot:
     total, parts = Funnel(), list[Part]()
     for done in workers.run(stage):
@@ -140,10 +158,15 @@ def build(
     full_refresh: bool = False,
     on_stage: Callable[[StageAnswer], None] = lambda _: None,
 ) -> list[StageAnswer]:
-    """Run those of the stages that are stale, in order; return the state of each."""
+    """Run those of the stages that are stale, in order; return the state of each.
+
+    Raises:
+        UsageError: a stage reads what was never built.
+    """
     from flywheel.pipeline.build.workers import Workers  # imports polars and all stages, which `status` does not need
 
     store.refuse_lost_events()
+    _refuse_unbuilt(STAGES if stages is None else stages, store)
     done = []
     with Workers(store, config, project) as workers:
         for stage in STAGES if stages is None else stages:

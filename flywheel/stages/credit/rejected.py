@@ -10,8 +10,9 @@ from __future__ import annotations
 import polars as pl
 
 from flywheel.stages.signals.dialogue import BY_USER
+from flywheel.stages.signals.rows import ANSWERED, REJECTIONS
 
-SIGNALS = ("complaint", "correction", "rephrase", "retry")  # of a user's next words about what a turn gave
+SIGNALS = (*REJECTIONS, *(ANSWERED + name for name in REJECTIONS))
 _FULL = -1.0  # a vote of less: the user may have changed their mind
 # Words are read well enough to doubt a turn, not to condemn it: in real support talks that ended well most of those
 # that repeat a request or complain, of something, do not speak of what the agent did.

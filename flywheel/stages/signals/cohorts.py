@@ -27,7 +27,7 @@ from flywheel.stages.signals.rows import rewards_frame
 
 BURST = "burst"  # name of the mark on an episode
 # Families of what users do, with the share of users who do it after an answer that they like, or dislike, at the most.
-DEEDS = {"sentiment_pos": 0.4, "sentiment_neg": 0.4, "adoption": 0.7, "followup": 0.5}
+DEEDS = {"sentiment_pos": 0.4, "sentiment_neg": 0.4, "adoption": 0.7, "followup": 0.5, "answered": 0.5}
 ENOUGH_ACCOUNTS = 5  # of one deed
 BY_CHANCE = 1e-4  # P(so many of them do the same of themselves), below which they are one
 PSEUDO_USERS = 5.0  # by which the usual share counts next to that of established accounts at the same action

@@ -29,6 +29,7 @@ class Turn(NamedTuple):
     text: str  # folded, see `lexicon.fold`
     evidence: Evidence
     reaction: bool  # whether the agent had acted before
+    answered: bool  # whether it acted again after it
 
     @property
     def after_step(self) -> int | None:
@@ -54,11 +55,13 @@ class _Observation(NamedTuple):
     messages: str
     resets: bool
     event_id: str
+    answered: bool
 
 
 def _observations(episodes: pl.DataFrame, steps: pl.DataFrame) -> dict[EpisodeKey, list[_Observation]]:
     """Return the observations with user messages of each episode's steps, and then its tail."""
     of_steps = steps.select("episode_id", "task_id", "index", "observation", "resets_context", "event_id")
+    of_steps = of_steps.with_columns(answered=pl.lit(value=True))
     tail = episodes.select(
         "episode_id",
         "task_id",
@@ -66,6 +69,7 @@ def _observations(episodes: pl.DataFrame, steps: pl.DataFrame) -> dict[EpisodeKe
         observation="tail",
         resets_context=pl.lit(False),
         event_id=pl.lit(""),
+        answered=pl.lit(value=False),
     )
     rows: dict[EpisodeKey, list[_Observation]] = defaultdict(list)
     by_user = pl.concat([of_steps, tail]).filter(pl.col("observation").str.contains(BY_USER, literal=True))
@@ -108,5 +112,5 @@ def _turns(rows: list[_Observation], requests: dict[str, deque[Evidence]], times
                 seen.add(text)
                 events = requests.get(text)
                 evidence = events.popleft() if events else Evidence(row.event_id, times.get(row.event_id))
-                turns.append(Turn(row.step, fold(text), evidence, acted))
+                turns.append(Turn(row.step, fold(text), evidence, acted, row.answered))
     return turns

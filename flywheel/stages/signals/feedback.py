@@ -17,7 +17,7 @@ from flywheel.stages.signals.evidence import Targets, by_episode
 from flywheel.stages.signals.lexicon import expresses, fold
 from flywheel.stages.signals.likeness import edit_share
 from flywheel.stages.signals.ratings import is_rating
-from flywheel.stages.signals.rows import SignalRows, human_feedback
+from flywheel.stages.signals.rows import ReactionRows, SignalRows, human_feedback
 
 if TYPE_CHECKING:
     import polars as pl
@@ -132,11 +132,11 @@ def _answers(steps: pl.DataFrame, wanted: Collection[EpisodeKey]) -> dict[str, d
 
 def complaint(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
     """The user complained, in a turn, in a comment or by a report."""
-    rows = SignalRows("complaint", "sentiment_neg", version=3)
+    rows = ReactionRows("complaint", "sentiment_neg", version=4)
     for episode, turns in user_turns(episodes, steps, events).items():
         for turn in turns:
             if turn.reaction and expresses("complaint", turn.text):
-                rows.add(episode, -1.0, [turn.evidence], step=turn.after_step)
+                rows.add(episode, -1.0, [turn.evidence], step=turn.after_step, answered=turn.answered)
     by_name = _COMPLAINTS | {"comment", *cfg.score_names}
     for episode, feedback in human_feedback(episodes, events, lambda name: name in by_name or is_rating(name)):
         for name, event in feedback:

@@ -22,7 +22,7 @@ from flywheel.stages.signals.evidence import by_episode, proof, times_of
 from flywheel.stages.signals.feedback import ADOPTIONS
 from flywheel.stages.signals.lexicon import expresses
 from flywheel.stages.signals.likeness import trigram_cosine
-from flywheel.stages.signals.rows import SignalRows, human_feedback
+from flywheel.stages.signals.rows import ReactionRows, SignalRows, human_feedback
 
 REPHRASED = 0.6  # cosine of 3-grams from which two requests are one
 REPHRASE_WITHIN = timedelta(minutes=10)
@@ -63,17 +63,17 @@ def correction(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame
     return _asked_again("correction", episodes, steps, events).frame()
 
 
-def _asked_again(kind: Again, episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame) -> SignalRows:
-    rows = SignalRows(kind, "followup", version=3 if kind == "rephrase" else 2)
+def _asked_again(kind: Again, episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame) -> ReactionRows:
+    rows = ReactionRows(kind, "followup", version=4 if kind == "rephrase" else 3)
     adoptions = human_feedback(episodes, events, ADOPTIONS.__contains__)
     adopted_at = {episode: [event.ts for _, event in feedback if event.ts] for episode, feedback in adoptions}
     for episode, turns in user_turns(episodes, steps, events).items():
         for n, turn in enumerate(turns):
             if not turn.reaction:
                 continue
-            answered, score = _again(turns[max(0, n - REPHRASE_OF_LAST) : n + 1], kind, adopted_at.get(episode, []))
-            if answered is not None:
-                rows.add(episode, score, [turn.evidence], step=answered.after_step)
+            rejecting, score = _again(turns[max(0, n - REPHRASE_OF_LAST) : n + 1], kind, adopted_at.get(episode, []))
+            if rejecting is not None:
+                rows.add(episode, score, [turn.evidence], step=rejecting.after_step, answered=turn.answered)
     return rows
 
 

@@ -24,6 +24,8 @@ from flywheel.stages.common.memo import cached_by_identity
 
 VERIFIER = "verifier"  # families that decide alone: a recorded result, overruled by a reviewer's answer
 AUDIT = "audit"
+REJECTIONS = ("complaint", "correction", "rephrase", "retry")  # signals of the words with which a user rejects a turn
+ANSWERED, ANSWERED_FAMILY = "answered_", "answered"  # a rejection after which the agent acted again
 CLAIMS: Literal["claims"] = "claims"  # outcomes of sources that may not state any
 # Columns of events, where `[trust]` was applied: an outcome that is only a claim, an answer in an audit.
 CLAIMED, REVIEWED = "claimed", "reviewed"
@@ -111,6 +113,34 @@ class SignalRows:
         rows = scored.with_columns(pl.lit(value).alias(name) for name, value in same.items())
         rows = rows.with_columns(evidence=pl.lit([], dtype=pl.List(pl.String)))
         return rows.select(pl.col(name).cast(dtype) for name, dtype in polars_schema(Reward).items())
+
+
+class ReactionRows:
+    """Collects the rows of a signal of a user's words that reject an answer.
+
+    After most of them the agent acts again, and what it did then may be what the user wanted: those are votes of
+    another signal, with a reliability of its own.
+    """
+
+    def __init__(self, signal: str, family: str, *, version: int) -> None:
+        self._last = SignalRows(signal, family, version=version)
+        self._answered = SignalRows(ANSWERED + signal, ANSWERED_FAMILY, version=version)
+
+    def add(
+        self,
+        episode: tuple[str, str],
+        score: float,
+        evidence: Iterable[Evidence],
+        *,
+        step: int | None = None,
+        answered: bool = False,
+    ) -> None:
+        """Add a score, as `SignalRows.add`; `answered`: whether the agent acted again."""
+        (self._answered if answered else self._last).add(episode, score, evidence, step=step)
+
+    def frame(self) -> pl.DataFrame:
+        """Return the rows of both signals as a frame of rewards."""
+        return pl.concat([self._last.frame(), self._answered.frame()])
 
 
 class Evidence(NamedTuple):

@@ -127,6 +127,14 @@ def test_no_task_crosses_the_holdout(folder: Path) -> None:
     assert episodes.select("task_id", "split").unique().height == episodes["task_id"].n_unique()
 
 
+def test_a_stage_without_what_it_reads_is_refused(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    with pytest.raises(UsageError, match="rewards cannot be built: before it episodes, tasks, opinions must be, and"):
+        project.build(select="rewards+")
+    project.build()
+    assert [state.stage for state in project.build(select="pairs").stages] == ["pairs"]
+
+
 def test_selecting_stages() -> None:
     assert [s.name for s in select_stages("pairs")] == ["pairs"]
     assert [s.name for s in select_stages("examples+")] == ["examples", "pairs", "groups", "fixtures"]

@@ -183,7 +183,7 @@ def test_a_suites_own_cases_that_an_earlier_candidate_had_come_last(trained: Pat
     assert own_cases_of_looks(project) == [{"case 0", "case 1", "case 2"}, {"case 3", "case 4", "case 5"}]
 
 
-@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize("lost", [pytest.param(False, marks=pytest.mark.e2e), True])
 def test_a_later_look_has_other_cases_of_a_suites_own(trained: Path, tmp_path: Path, *, lost: bool) -> None:
     """Also where the scores of the first look are gone, as behind `forget`: no case counts twice in the evidence."""
     folder = tmp_path / "copy"

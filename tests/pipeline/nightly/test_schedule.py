@@ -26,7 +26,7 @@ def made(scheduler: str, folder: Path, at: str = "02:05") -> str:
     return schedule(scheduler, folder=folder, command=Path(FLYWHEEL), at=at, pipeline="nightly")
 
 
-@pytest.mark.parametrize("name", ["agent", "it's 50% off, my agent"])
+@pytest.mark.parametrize("name", [pytest.param("agent", marks=pytest.mark.e2e), "it's 50% off, my agent"])
 def test_the_crontab_line_runs_the_command_in_the_folder(tmp_path: Path, name: str) -> None:
     r"""The line is run by a shell as cron does it: next to no environment, and `\%` undone, since % ends a line."""
     folder = tmp_path / name

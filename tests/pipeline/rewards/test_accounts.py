@@ -50,7 +50,12 @@ def labels(project: Project, prefix: str) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize(
-    ("n", "said", "did", "who"), [(150, THANKS, "", NEW), (40, THANKS, "export", NEW), (30, "", "export", GROWN)]
+    ("n", "said", "did", "who"),
+    [
+        pytest.param(150, THANKS, "", NEW, marks=pytest.mark.e2e),
+        (40, THANKS, "export", NEW),
+        (30, "", "export", GROWN),
+    ],
 )
 def test_a_crowd_that_praises_a_bad_action_changes_no_row(
     n: int, said: str, did: str, who: str, before: Project, tmp_path: Path
@@ -100,7 +105,9 @@ def edits(n: int, who: str) -> Iterator[str]:
         yield json.dumps({**line, "kind": "feedback", "user": user, "payload": payload}) + "\n"
 
 
-@pytest.mark.parametrize(("n", "who", "learned"), [(40, NEW, 0), (400, NEW, 0), (12, GROWN, 12)])
+@pytest.mark.parametrize(
+    ("n", "who", "learned"), [(40, NEW, 0), pytest.param(400, NEW, 0, marks=pytest.mark.e2e), (12, GROWN, 12)]
+)
 def test_words_that_new_accounts_put_into_the_agents_mouth_are_not_trained(
     n: int, who: str, learned: int, tmp_path: Path
 ) -> None:

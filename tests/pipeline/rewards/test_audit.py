@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from flywheel import Project
 from flywheel.errors import UsageError
+from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.rewards.quality import transport
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def test_answers_are_events_and_decide(project: Project, tmp_path: Path) -> None
 
 
 def test_a_plan_says_how_many_outcomes_are_unclear_until_enough_are_known(project: Project, tmp_path: Path) -> None:
-    train = table(project, "episodes", "episodes").filter(split="train").select("episode_id")
+    train = read_table(project.store, "episodes").filter(split="train").select("episode_id").collect()
     whole = table(project, "returns", "returns").filter(pl.col("step").is_null()).join(train, on="episode_id")
     clear = pl.col("known") & ((pl.col("p_success") <= 0.3) | (pl.col("p_success") >= 0.7))
     unclear = whole.filter(~clear).height

@@ -413,7 +413,7 @@ def test_held_out_rows_for_a_trainer_come_with_a_warning(projects: Callable[[str
     assert "!" not in flywheel(folder, *call).stdout
 
 
-@pytest.mark.parametrize("name", ["trl", "verl"])
+@pytest.mark.parametrize("name", [pytest.param("trl", marks=pytest.mark.e2e), "verl"])
 def test_a_readme_names_no_script_that_is_not_there(name: str, projects: Callable[[str], Path], tmp_path: Path) -> None:
     """Scenarios come with groups of training tasks only."""
     project, folder = Project(projects("built")), tmp_path / "out"

@@ -269,6 +269,7 @@ def test_an_interrupted_race_goes_on_and_ends_alike(built: Path, raced: Path) ->
     assert digest(project.folder) == digest(raced)
 
 
+@pytest.mark.e2e
 def test_a_plan_saved_before_its_race_holds_after_it(built: Path, raced: Path) -> None:
     project = copied(built, "saved")
     flywheel(project, "plan", "--out", str(project / "plan.json"))

@@ -107,6 +107,7 @@ def test_credit_finds_the_better_arm_and_is_surer_with_more_attempts() -> None:
     assert 0.5 < bandit(100).weight < bandit(1000).weight < 1
 
 
+@pytest.mark.e2e
 def test_the_error_of_a_bandits_credit_shrinks_with_the_root_of_its_attempts() -> None:
     def error(n: int) -> float:
         misses = []

@@ -71,7 +71,7 @@ def labels(project: Project) -> dict[int, bool]:
 def test_what_the_user_rejected_is_no_demonstration_and_what_came_after_is(kind: str, tmp_path: Path) -> None:
     project = built(tmp_path, talk("a", REACTIONS[kind]))
     opinions = read_table(project.store, "opinions").collect()
-    assert opinions.filter(signal=kind)["step"].to_list() == [1], "the answer that the user came back to"
+    assert opinions.filter(signal=f"answered_{kind}")["step"].to_list() == [1], "the answer that the user came back to"
     assert labels(project) == {2: True, 3: True}
     returns = read_table(project.store, "returns").collect().sort("step", nulls_last=False)
     assert "steps 0 to 1, each: credit +0.000" in (told := "\n".join(project.explain(returns["episode_id"][0]).lines))

@@ -236,7 +236,7 @@ def test_an_empty_first_suite_is_not_replaced_by_the_second() -> None:
     assert report({}, {}).metrics == []
 
 
-@pytest.mark.slow
+@pytest.mark.e2e
 def test_a_hundred_thousand_cases() -> None:
     values = [float(i % 3 == 0) for i in range(100_000)]
     others = [float(i % 5 == 0) for i in range(100_000)]

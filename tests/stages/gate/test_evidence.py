@@ -72,7 +72,7 @@ def test_recurring_tasks_alone_can_still_promote(place: int, outcomes: list[str]
     assert reached / runs >= 0.7
 
 
-@pytest.mark.slow
+@pytest.mark.e2e
 def test_choosing_a_candidate_by_what_was_seen_does_not_fool_it() -> None:
     """Ten null candidates on the same sixty tasks, each chosen after the one before was seen to be held."""
     rng, fooled, runs = np.random.default_rng(7), 0, 80

@@ -125,7 +125,7 @@ def test_ten_won_cases_of_two_tasks_are_two_wins() -> None:
     assert (found.passed, found.numbers["units"]) == (False, 2)
 
 
-@pytest.mark.slow
+@pytest.mark.e2e
 def test_null_candidates_are_seldom_promoted_however_often_they_are_looked_at() -> None:
     rng, promoted, runs = np.random.default_rng(5), 0, 150
     for _ in range(runs):

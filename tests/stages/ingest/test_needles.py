@@ -51,8 +51,11 @@ def redacted(*texts: str) -> list[str]:
 
 @pytest.mark.parametrize(
     "families",
-    [FAMILIES, HELD_OUT, (*THIRD, *FOURTH, *FIFTH, *SIXTH, *SEVENTH)[::2]],
-    ids=["known", "held out", "looked at since"],
+    [
+        pytest.param(FAMILIES, id="known"),
+        pytest.param(HELD_OUT, id="held out"),
+        pytest.param((*THIRD, *FOURTH, *FIFTH, *SIXTH, *SEVENTH)[::2], id="looked at since", marks=pytest.mark.e2e),
+    ],
 )
 def test_planted_needles_are_gone(families: tuple[Family, ...]) -> None:
     redactor = Redactor(RedactConfig(), b"key")
@@ -62,8 +65,13 @@ def test_planted_needles_are_gone(families: tuple[Family, ...]) -> None:
 
 @pytest.mark.parametrize(
     ("families", "least"),
-    [(EIGHTH, LATER), (NINTH, LATER), (TENTH, TAUGHT), (ELEVENTH, PUBLISHED), (THIRTEENTH[::6], PRODUCED)],
-    ids=["eighth", "ninth", "tenth", "published", "production"],
+    [
+        pytest.param(EIGHTH, LATER, id="eighth", marks=pytest.mark.e2e),
+        pytest.param(NINTH, LATER, id="ninth", marks=pytest.mark.e2e),
+        pytest.param(TENTH, TAUGHT, id="tenth", marks=pytest.mark.e2e),
+        pytest.param(ELEVENTH, PUBLISHED, id="published"),
+        pytest.param(THIRTEENTH[::6], PRODUCED, id="production"),
+    ],
 )
 def test_most_of_what_no_pattern_was_written_for_is_gone_too(
     families: tuple[Family, ...], least: dict[str, float]
@@ -209,6 +217,7 @@ def test_versions_sections_and_masks_are_no_addresses(text: str) -> None:
         "The password must have 12 characters.", "Das Passwort ist falsch.", "PASSWORD=${DB_PASSWORD}",
         "api_key: <your-api-key>",
         "find / -name mysql -print", "pass --password to set it", "secret: null",
+        "pwd: usage: pwd [-LP]", "To keep it, pass 'dtype=\"datetime64[ns]\"'.",
         "git log --author=anna -p src/token.py", "Cookie: id=7; l=de", "cookie = make_cookie(name=session)",
     ],
 )  # fmt: skip

@@ -7,6 +7,7 @@ import math
 import pytest
 from flywheel.config import RewardsConfig
 from flywheel.stages.labelling.priors import PRIORS, SENTIMENT_CAP, log_odds
+from flywheel.stages.signals.rows import ANSWERED, REJECTIONS
 
 
 @pytest.mark.parametrize(
@@ -29,5 +30,6 @@ NO_VOTE = {"cost", "latency", "questions", "risk", "unconfirmed", "tainted", "in
 
 
 def test_every_voting_signal_has_a_prior_that_points_its_way() -> None:
-    assert {name for name, _ in PRIORS} == set(RewardsConfig().signals) - NO_VOTE - UNPROVEN
+    answered = {ANSWERED + name for name in REJECTIONS}
+    assert {name for name, _ in PRIORS} == (set(RewardsConfig().signals) - NO_VOTE - UNPROVEN) | answered
     assert all(log_odds(name, sign) * sign > 0 for name, sign in PRIORS)

@@ -9,10 +9,10 @@ from tests.stages.talks import Talk, made, user
 def test_turns_with_the_requests_that_brought_them() -> None:
     talk = Talk("a").ask("Hi").act("Yes?").ask("Find 7").use("find", {}).ask("Thanks")
     ((_, turns),) = user_turns(*made(talk)[:3]).items()
-    assert [(t.before_step, t.text, t.reaction) for t in turns] == [
-        (0, "hi", False),
-        (1, "find 7", True),
-        (2, "thanks", True),
+    assert [(t.before_step, t.text, t.reaction, t.answered) for t in turns] == [
+        (0, "hi", False, True),
+        (1, "find 7", True, True),
+        (2, "thanks", True, False),
     ]
     assert [t.evidence.event_id for t in turns] == [talk.rows[n]["event_id"] for n in (0, 2, 5)]
     assert turns[1].evidence.ts == talk.rows[2]["ts"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from flywheel.config import RewardsConfig
@@ -11,6 +11,9 @@ from flywheel.stages.signals.feedback import adopted, complaint, thanks, undo, u
 from flywheel.stages.signals.followup import abandon, correction, escalate, rephrase, retry
 from flywheel.stages.signals.ratings import is_rating, thumbs
 from tests.stages.talks import Talk, call, made
+
+if TYPE_CHECKING:
+    from flywheel.extensions import Signal
 
 
 def base(name: str = "a") -> Talk:
@@ -184,6 +187,26 @@ def test_asking_again_is_one_of_three_things() -> None:
         for s in (rephrase, correction, retry)
     }
     assert list(said.values()) == [{"a": -1.0}, {"c": -1.0, "h": -0.5}, {"f": -1.0, "g": -1.0}]
+
+
+@pytest.mark.parametrize(
+    ("signal", "words", "family"),
+    [(correction, "No, I meant last week", "followup"), (complaint, "This is useless and wrong!", "sentiment_neg")],
+)
+def test_a_rejection_that_the_agent_answered_is_a_signal_of_its_own(signal: Signal, words: str, family: str) -> None:
+    name = getattr(signal, "__name__", "")
+    left, went_on = base("left").ask(words), base("went on").ask(words).act("...")
+    both = base("both").ask(words).act("...").ask(words)
+    found = made(left, went_on, both)
+    names = dict(found.episodes.select("episode_id", "conversation_id").iter_rows())
+    rows = signal(*found).select("episode_id", "step", "signal", "family").iter_rows()
+    last, answered = (name, family), (f"answered_{name}", "answered")
+    assert {(names[e], step): told for e, step, *told in rows} == {
+        ("left", 0): [*last],
+        ("went on", 0): [*answered],
+        ("both", 0): [*answered],
+        ("both", 1): [*last],
+    }
 
 
 @pytest.mark.parametrize(("minutes", "exported", "votes"), [(9, False, 1), (11, False, 0), (9, True, 0)])

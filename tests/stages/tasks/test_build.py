@@ -99,7 +99,7 @@ def test_a_task_that_the_source_names_is_left_alone() -> None:
     assert column(made, "task_id", 1, 2) == column(made, "cluster_id", 1, 2) == ["k" * 32, "l" * 32]
 
 
-@pytest.mark.slow
+@pytest.mark.e2e
 def test_the_s_curve_has_its_middle_at_0_707() -> None:
     assert pytest.approx(0.7071, abs=5e-5) == (1 / BANDS) ** (1 / ROWS)
     rng = np.random.default_rng(0)

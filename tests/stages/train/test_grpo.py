@@ -287,7 +287,7 @@ def test_logs_too_far_from_the_policy_are_refused(tmp_path: Path, tiny_model: Pa
         trained(spec(tmp_path, tiny_model, rows, grpo_min_ess=0.9))
 
 
-@pytest.mark.parametrize("method", ["grpo", "dpo", "kto"])
+@pytest.mark.parametrize("method", ["grpo", *(pytest.param(name, marks=pytest.mark.e2e) for name in ("dpo", "kto"))])
 def test_accumulated_passes_and_separate_rows_end_alike(
     method: str, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

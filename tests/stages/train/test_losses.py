@@ -87,6 +87,7 @@ def test_topr_ends_at_the_winners_as_they_were_logged() -> None:
     assert _trained_bandit(topr=True) == pytest.approx([0, 0.857143, 0, 0.142857], abs=0.01)
 
 
+@pytest.mark.e2e
 def test_the_naive_gradient_runs_away_from_what_was_logged() -> None:
     """Without the taper nothing stops the push away from losers: one answer takes all, a logged winner is lost."""
     found = _trained_bandit(topr=False)
@@ -152,6 +153,7 @@ def _displaced(nll_weight: float) -> tuple[float, float]:
     return float(reference[0]), float(scores.detach()[0])
 
 
+@pytest.mark.e2e
 def test_the_chosen_action_keeps_its_probability_with_the_nll_term() -> None:
     before, without = _displaced(0.0)
     _, with_term = _displaced(0.2)

@@ -166,6 +166,7 @@ def test_what_is_worth_more_becomes_likelier(whole: tuple[TrainSpec, TrainResult
     assert result.tokens > 0
 
 
+@pytest.mark.e2e
 def test_refused_misses_teach_nothing_and_a_round_goes_on_from_its_checkpoint(
     tmp_path: Path, mover: Path, whole: tuple[TrainSpec, TrainResult]
 ) -> None:

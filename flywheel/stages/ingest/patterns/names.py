@@ -52,7 +52,7 @@ _IS_NOT = re.compile(
 # What takes the place of a value: references, placeholders, names of types and states.
 _ELSEWHERE = re.compile(
     r"(?:~|\.{0,2})/[\w./-]*|[A-Za-z]:\\.*|[$@]\{?[A-Za-z_]\w*[:?+-]*[}%]?|%[A-Za-z_]+|%\w+%|\$[({].*|\{\{?.*|<.*|%[({]?\w*\)?s?|[A-Za-z_]+(?:\.[A-Za-z_]+)+"
-    r"|\[.*|.*\$\{[A-Za-z_]\w*\}.*|\W*|[xX*•#.…?-]{3,}|&[a-z]+;.*|[a-z_][a-z_.]*\[[-:]?[\w:]{0,2}-?[0-9]?\]?|[A-Za-z_][\w.]*(?:\(|\[(?:[\x22']|\w{1,24}[:(])).*|https?://.*|![A-Za-z]+|.*\.{3}|\\.*",
+    r"|\[.*|.*\$\{[A-Za-z_]\w*\}.*|\W*|[xX*•#.…?-]{3,}|&[a-z]+;.*|[a-z_][a-z_.]*\[[-:]?[\w:]{0,2}-?[0-9]?\]?|[A-Za-z_][\w.]*(?:\(|\[(?:[\x22']|\w{1,24}[:(])).*|https?://.*|![A-Za-z]+|.*\.{3}|\\.*|[a-z_]\w*=[\x22'].*",
     re.DOTALL,
 )
 _PLACEHOLDER = re.compile(
@@ -73,6 +73,7 @@ _WORDS = frozenset(
     please enter type provide use used using redacted masked removed omitted secret password passwd token key login user
     username default example sample placeholder manager policy strength hash auth authentication authorization basic
     bearer digest negotiate ntlm aws4 apikey ask asked vault yes no off false ok fail failed failure error
+    usage command unexpected unrecognized unsupported illegal ignoring permission extra
     raise return pass break continue yield assert import lambda await async def class try except finally global print
     exit throw const let var function end begin select update where null== undefined== next prev
     falsch richtig ungültig abgelaufen geändert korrekt nicht ist war wird erforderlich vergessen leer unbekannt neu und

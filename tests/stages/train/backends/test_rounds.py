@@ -131,10 +131,14 @@ def test_a_killed_trainer_that_keeps_checkpoints_goes_on_and_its_first_step_stay
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        ("sys.exit(3)", "a command of your own ended with status 3"),
-        ("", "logged no first step"),
+        pytest.param("sys.exit(3)", "a command of your own ended with status 3", marks=pytest.mark.e2e),
+        pytest.param("", "logged no first step", marks=pytest.mark.e2e),
         ('Path(job["metrics"]).write_text(\'{"step": 1, "of": 1, "loss": 0.25}\\n\')', "has loss = 0.25"),
-        ('Path(job["metrics"]).write_text(\'{"step": 1, "of": 1, "mine": 0.25}\\n\')', "logs none of loss"),
+        pytest.param(
+            'Path(job["metrics"]).write_text(\'{"step": 1, "of": 1, "mine": 0.25}\\n\')',
+            "logs none of loss",
+            marks=pytest.mark.e2e,
+        ),
     ],
 )
 def test_a_system_that_fails_or_shows_another_first_step_trains_no_round(copied: Path, body: str, says: str) -> None:
