@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -37,9 +37,10 @@ LENGTHS_D = (1, 2, 4, 8)  # of a surge: what takes longer is a trend
 NEAR = 4  # lengths before and after a surge in which its accounts would come too
 FEWEST = 7  # accounts of an action, below which no surge of a day could reach the level
 COMPARED = 20  # opinions before a surge, and after it
-ENOUGH_AFTER = 5  # accounts that came after it and mostly agree: then something changed for all
+ENOUGH_OTHERS = 5  # to compare with; and those who came after it: where they mostly agree, something changed for all
 ENOUGH_KNOWN = 3  # outcomes of its episodes that are mostly successes: then they are right
 SHARED = 0.5  # share of a surge's accounts that came to another surge too: both are one crowd
+MOST_SURGES = 100  # of an account, up to which they may belong together: who is everywhere joins nothing
 _DAY_S = 86_400.0
 _GROUP = ("task_id", "policy", "action")
 
@@ -245,7 +246,8 @@ def find_crowds(pieces: Iterable[Surges], funnel: Funnel) -> list[Crowd]:
     """Return the crowds of a log, by the surges of all of its pieces; those whose votes are set aside first.
 
     Surges that belong together are tested together, and each by itself. Where those who came afterwards mostly agree,
-    or known outcomes do, a surge is left out, and what it is tested with has to be beyond chance without it too.
+    or known outcomes do, a surge is left out, and what it is tested with has to be beyond chance without it too. What
+    is not beyond chance is reported up to `REPORTED` times the level, and where hardly anybody can be compared with.
     """
     parts = list(pieces)
     funnel.note("actions that many accounts came to", sum(len(part.least) for part in parts))
@@ -253,13 +255,14 @@ def find_crowds(pieces: Iterable[Surges], funnel: Funnel) -> list[Crowd]:
     beyond = (surge for part in parts for surge in part.found if surge.p * tried <= CAME)
     found = sorted(beyond, key=lambda surge: (surge.key, surge.start))
     funnel.note("surges of accounts", len(found))
-    candidates = list[Crowd]()
-    for family in (_together(found), [[surge] for surge in found]):
+    candidates, sets = list[Crowd](), _together(found)
+    for family in (sets, [[surge] for surge in found]):
         tests = [_excess(own) for own in family]
         level = THOUGHT / 2 / reachable([least for _, least in tests], THOUGHT / 2)
-        for own, (p, least) in zip(family, tests, strict=True):
+        for own, (p, _) in zip(family, tests, strict=True):
+            alone = family is sets and sum(len(surge.others) for surge in own) < ENOUGH_OTHERS
             left = tuple(surge for surge in own if not _is_right(surge, own) and _likelier(surge))
-            if left and (p <= REPORTED * level or least > level):
+            if left and (alone or p <= REPORTED * level):
                 p_left = max(p, _excess(left).p)
                 candidates.append(Crowd(left, p_left, aside=p_left <= level))
     return list(_once(sorted(candidates, key=lambda crowd: not crowd.aside)))
@@ -281,27 +284,37 @@ def _together(found: Sequence[Surge]) -> list[list[Surge]]:
     for place, surge in enumerate(found):
         for account in surge.accounts:
             of_account[account].append(place)
-    shared = Counter((a, b) for places in of_account.values() for a in places for b in places if a < b)
-    joined = [
-        (a, b) for (a, b), n in shared.items() if n >= SHARED * min(len(found[a].accounts), len(found[b].accounts))
-    ]
-    joined += _at_once(found)
+    few = (places for places in of_account.values() if len(places) <= MOST_SURGES)
+    shared = Counter((a, b) for places in few for a in places for b in places if a < b)
+    sizes = [len(surge.accounts) for surge in found]
     home = list(range(len(found)))
-    for a, b in sorted(joined):
-        low, high = sorted((home[a], home[b]))
-        home = [low if place == high else place for place in home]
+    for a, b in [*(pair for pair, n in shared.items() if n >= SHARED * min(sizes[k] for k in pair)), *_at_once(found)]:
+        low, high = sorted((_home(home, a), _home(home, b)))
+        home[high] = low
     sets: dict[int, list[Surge]] = defaultdict(list)
-    for surge, place in zip(found, home, strict=True):
-        sets[place].append(surge)
+    for place, surge in enumerate(found):
+        sets[_home(home, place)].append(surge)
     return list(sets.values())
 
 
+def _home(home: list[int], place: int) -> int:
+    """Return the first of a set's places, and remember half of the way to it."""
+    while home[place] != place:
+        home[place] = home[home[place]]
+        place = home[place]
+    return place
+
+
 def _at_once(found: Sequence[Surge]) -> Iterator[tuple[int, int]]:
-    """Yield the places of surges to the same action that overlap in time, each with the next."""
+    """Yield the places of surges to the same action that overlap in time, each with the one that lasts longest."""
     order = sorted(range(len(found)), key=lambda place: (found[place].key[1:], found[place].start))
-    for a, b in pairwise(order):
-        if found[a].key[1:] == found[b].key[1:] and found[b].start <= found[a].end:
-            yield a, b
+    for _, same in groupby(order, key=lambda place: found[place].key[1:]):
+        last = -1
+        for place in same:
+            if last >= 0 and found[place].start <= found[last].end:
+                yield last, place
+            if last < 0 or found[place].end > found[last].end:
+                last = place
 
 
 def _excess(together: Sequence[Surge]) -> Excess:
@@ -326,10 +339,10 @@ def _is_right(surge: Surge, together: Sequence[Surge]) -> bool:
     Where too few came afterwards at its task, those count who came to the action at the others' tasks.
     """
     after, (good, bad) = list(surge.after.opinions.values()), surge.known
-    if len(after) < ENOUGH_AFTER:
+    if len(after) < ENOUGH_OTHERS:
         same = (other for other in together if other.key[1:] == surge.key[1:])
         after = [likes for other in same for likes in other.after.opinions.values()]
-    agreed = len(after) >= ENOUGH_AFTER and 2 * sum(after) > len(after)
+    agreed = len(after) >= ENOUGH_OTHERS and 2 * sum(after) > len(after)
     return agreed or (good + bad >= ENOUGH_KNOWN and good > bad)
 
 
