@@ -1,8 +1,8 @@
 """Honest crowds: how often users who agree, or disagree, for honest reasons are taken for a crowd that steers.
 
-`python benchmarks/honest.py [--logs 100]`: logs without an attack, whose users come and judge as the world says; how
+`python benchmarks/honest.py [--logs 100]`: logs without an attack, whose users come and think as the world has it; how
 many of them have a surge, a crowd (`flywheel.stages.signals.crowds`) or a report of what may be one, and what share of
-the opinions is set aside. In the worlds called *not told apart* honest users do what a crowd does.
+the opinions is set aside. In the worlds called *alike* honest users do what a crowd does.
 """
 
 from __future__ import annotations
@@ -137,13 +137,13 @@ WORLDS: dict[str, World] = {
     "2,000 tasks": MANY,
     "2,000 tasks, a launch": replace(MANY, launch=0.5),
     "2,000 tasks with fashions, half of them change": replace(MANY, fashion=1.0, changed=0.5),
-    "not told apart: a launch that mends the tool, ten days ago": World(
+    "alike: a launch that mends the tool, ten days ago": World(
         launch=0.5, changed=1, together=True, launch_day=0.83
     ),
-    "not told apart: the same, yesterday": World(launch=0.5, changed=1, together=True, launch_day=0.97),
-    "not told apart: an outage that ended yesterday, then eight times as many": World(outage=0.95),
-    "not told apart: a launch with one in four who like everything": World(launch=0.5, novices=0.25),
-    "not told apart: a launch with half who do": World(launch=0.5, novices=0.5),
+    "alike: the same, yesterday": World(launch=0.5, changed=1, together=True, launch_day=0.97),
+    "alike: an outage that ended yesterday, then eight times as many": World(outage=0.95),
+    "alike: a launch with one in four who like everything": World(launch=0.5, novices=0.25),
+    "alike: a launch with half who do": World(launch=0.5, novices=0.5),
 }
 
 

@@ -96,7 +96,7 @@ def _who_lines(a: RewardsAnswer) -> list[str]:
     if who.crowds:
         count = present.count(who.crowds, "crowd")
         lines += [f"! {who.in_crowds:,} episodes in {count} of accounts that came at once, and are of another opinion"]
-        lines += ["  than those before and after them: their votes are set aside; flywheel plan says where to look"]
+        lines += ["  than those before and after them: their votes are set aside; flywheel plan shows where to look"]
     if who.doubted:
         lines += [f"  {who.doubted:,} accounts' votes count less: outcomes contradict them, or they are all alike"]
     claims = sum(s.claims for s in a.sources)

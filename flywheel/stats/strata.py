@@ -17,7 +17,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class Sides(NamedTuple):
-    """What two sides said in one stratum: how many of how many said yes."""
+    """The answers of two sides in one stratum: how many of how many are yes."""
 
     yes: int
     n: int

@@ -469,7 +469,7 @@ def _crowd(ctx: Context, record: Record) -> Iterator[str]:
         if row["aside"]:
             yield f"    Their votes are set aside, until {ENOUGH_KNOWN} or more of them are audited and most are right."
         else:
-            yield "    That may be chance, or nobody can be compared with: their votes count. Look at some of them."
+            yield "    That may be chance, or too few can be compared with: their votes count. Look at some."
 
 
 def _evidence(rows: Sequence[Record]) -> str:

@@ -128,8 +128,8 @@ def _shrunk(past: dict[str, list[float]]) -> dict[str, float]:
 def crowds(members: pl.DataFrame) -> MonitorRow:
     """Whether accounts came at once to an action, and like it as those before and after them do not.
 
-    Nothing is learned from the votes of crowds that are beyond chance, so this blocks no training: it says where to
-    look. A crowd that is not beyond chance, or with whom nobody can be compared, is shown too.
+    Nothing is learned from the votes of crowds that are beyond chance, so this blocks no training: it shows where
+    to look. A crowd that is not beyond chance, or with whom too few can be compared, is shown too.
     """
     several = members.sort("crowd", "episode_id").unique("crowd", keep="first", maintain_order=True)
     sentences = [
