@@ -71,6 +71,11 @@ class Surge(NamedTuple):
     episodes: tuple[str, ...]  # of its accounts at this action, without those that they disliked
 
     @property
+    def place(self) -> tuple[tuple[str, str, str], float]:
+        """What it is known by: no other has its action and start."""
+        return self.key, self.start
+
+    @property
     def others(self) -> dict[str, bool]:
         """Opinions of those who came before it and after it."""
         return self.before.opinions | self.after.opinions
@@ -253,15 +258,16 @@ def find_crowds(pieces: Iterable[Surges], funnel: Funnel) -> list[Crowd]:
     funnel.note("actions that many accounts came to", sum(len(part.least) for part in parts))
     tried = reachable([least for part in parts for least in part.least], CAME)
     beyond = (surge for part in parts for surge in part.found if surge.p * tried <= CAME)
-    found = sorted(beyond, key=lambda surge: (surge.key, surge.start))
+    found = sorted(beyond, key=lambda surge: surge.place)
     funnel.note("surges of accounts", len(found))
     candidates, sets = list[Crowd](), _together(found)
+    right = {surge.place for own in sets for surge in own if _is_right(surge, own)}
     for family in (sets, [[surge] for surge in found]):
         tests = [_excess(own) for own in family]
         level = THOUGHT / 2 / reachable([least for _, least in tests], THOUGHT / 2)
         for own, (p, _) in zip(family, tests, strict=True):
             alone = family is sets and sum(len(surge.others) for surge in own) < ENOUGH_OTHERS
-            left = tuple(surge for surge in own if not _is_right(surge, own) and _likelier(surge))
+            left = tuple(surge for surge in own if surge.place not in right and _likelier(surge))
             if left and (alone or p <= REPORTED * level):
                 p_left = max(p, _excess(left).p)
                 candidates.append(Crowd(left, p_left, aside=p_left <= level))
@@ -272,8 +278,8 @@ def _once(candidates: Iterable[Crowd]) -> Iterator[Crowd]:
     """Yield crowds so that each surge is part of one, the first."""
     taken = set[tuple[tuple[str, str, str], float]]()
     for crowd in candidates:
-        left = tuple(surge for surge in crowd.surges if (surge.key, surge.start) not in taken)
-        taken |= {(surge.key, surge.start) for surge in left}
+        left = tuple(surge for surge in crowd.surges if surge.place not in taken)
+        taken |= {surge.place for surge in left}
         if left:
             yield crowd._replace(surges=left)
 
@@ -325,7 +331,7 @@ def _excess(together: Sequence[Surge]) -> Excess:
     spoken: set[str] = set()
     insiders = {account for surge in together for account in surge.accounts}
     strata = []
-    for surge in sorted(together, key=lambda surge: (-len(surge.others), surge.key, surge.start)):
+    for surge in sorted(together, key=lambda surge: (-len(surge.others), surge.place)):
         inside = {who: likes for who, likes in surge.inside.opinions.items() if who not in spoken}
         others = {w: likes for w, likes in surge.others.items() if w not in spoken and w not in insiders}
         spoken |= {*inside, *others}
