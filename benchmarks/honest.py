@@ -137,9 +137,7 @@ WORLDS: dict[str, World] = {
     "2,000 tasks": MANY,
     "2,000 tasks, a launch": replace(MANY, launch=0.5),
     "2,000 tasks with fashions, half of them change": replace(MANY, fashion=1.0, changed=0.5),
-    "alike: a launch that mends the tool, ten days ago": World(
-        launch=0.5, changed=1, together=True, launch_day=0.83
-    ),
+    "alike: a launch that mends the tool, ten days ago": World(launch=0.5, changed=1, together=True, launch_day=0.83),
     "alike: the same, yesterday": World(launch=0.5, changed=1, together=True, launch_day=0.97),
     "alike: an outage that ended yesterday, then eight times as many": World(outage=0.95),
     "alike: a launch with one in four who like everything": World(launch=0.5, novices=0.25),
