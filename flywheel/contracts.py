@@ -51,6 +51,7 @@ SCHEMA_MODELS: dict[str, tuple[type[BaseModel], int]] = {
     "task": (TABLES["tasks"], TABLES["tasks"].version),
     "opinion": (TABLES["opinions"], TABLES["opinions"].version),
     "correction": (TABLES["corrections"], TABLES["corrections"].version),
+    "crowd_member": (TABLES["crowds"], TABLES["crowds"].version),
     "reward": (TABLES["rewards"], TABLES["rewards"].version),
     "reliability": (TABLES["reliability"], TABLES["reliability"].version),
     "label": (TABLES["labels"], TABLES["labels"].version),

@@ -74,6 +74,8 @@ def table_counts(stage: str, rows: Mapping[str, int], funnel: Mapping[str, int])
     """Return how many rows a stage's tables have: '402 episodes, 1,360 steps'; 'nothing' where they are empty."""
     if stage == "tasks" and "note: tasks" in funnel:
         return f"{count(funnel['note: tasks'])} tasks of {count(rows['tasks'])} episodes"  # a row is an episode's
+    if stage == "crowds" and rows["crowds"]:
+        return f"{count(rows['crowds'], 'episode')} in crowds"
     return ", ".join(_rows_of(table, n) for table, n in rows.items() if n) or "nothing"
 
 

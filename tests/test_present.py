@@ -219,6 +219,7 @@ def test_an_interval_has_the_digits_that_it_carries_and_keeps_its_side_of_zero(
 def test_tables_are_counted_by_what_people_count() -> None:
     counts = {"note: tasks": 67}
     assert present.table_counts("tasks", {"tasks": 402}, counts) == "67 tasks of 402 episodes"
+    assert present.table_counts("crowds", {"crowds": 1}, {}) == "1 episode in crowds"
     assert present.table_counts("opinions", {"opinions": 1144, "corrections": 0}, {}) == "1,144 opinions"
     assert present.table_counts("links", {"links": 0, "policies": 0}, {}) == "nothing"
     assert present.table_counts("links", {"links": 3, "policies": 1}, {}) == "3 links, 1 policy"

@@ -93,6 +93,10 @@ def _who_lines(a: RewardsAnswer) -> list[str]:
         lines += [f"accounts {who.accounts:,}: {share}, {who.discounted:,} votes of new ones count less"]
     if who.bursts:
         lines += [f"! {who.in_bursts:,} episodes in {who.bursts:,} bursts of accounts: each burst counts as one"]
+    if who.crowds:
+        count = present.count(who.crowds, "crowd")
+        lines += [f"! {who.in_crowds:,} episodes in {count} of accounts that came at once, and are of another opinion"]
+        lines += ["  than those before and after them: their votes are set aside; flywheel plan shows where to look"]
     if who.doubted:
         lines += [f"  {who.doubted:,} accounts' votes count less: outcomes contradict them, or they are all alike"]
     claims = sum(s.claims for s in a.sources)

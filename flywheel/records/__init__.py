@@ -30,6 +30,7 @@ from flywheel.records.episodes import (
     ActionValue,
     Alternative,
     Correction,
+    CrowdMember,
     Episode,
     Evidence,
     Labelled,
@@ -102,6 +103,7 @@ __all__ = [
     "CaseGap",
     "Certificate",
     "Correction",
+    "CrowdMember",
     "DataCard",
     "Document",
     "Episode",
@@ -172,7 +174,8 @@ __all__ = [
 TABLES: dict[str, type[Row]] = {
     row.table: row
     for row in (
-        LogEvent, Quarantined, Link, PolicyName, Episode, Step, Task, Opinion, Correction, Reward, Reliability,
-        Labelled, Evidence, ActionValue, Return, Alternative, PreferencePair, Example, Group, Fixture, ReplayScenario,
+        LogEvent, Quarantined, Link, PolicyName, Episode, Step, Task, Opinion, Correction, CrowdMember, Reward,
+        Reliability, Labelled, Evidence, ActionValue, Return, Alternative, PreferencePair, Example, Group, Fixture,
+        ReplayScenario,
     )
 }  # fmt: skip

@@ -164,6 +164,25 @@ class Opinion(Reward):
     table: ClassVar[str] = "opinions"
 
 
+class CrowdMember(Row):
+    """An attempt of a crowd: accounts that came to an action at once, and like it as those before and after do not."""
+
+    table: ClassVar[str] = "crowds"
+    key: ClassVar[tuple[str, ...]] = ("episode_id",)
+
+    episode_id: str = Field(description="The attempt.")
+    task_id: str = Field(description="Task of the episode.")
+    crowd: int = Field(ge=1, description="Number of the crowd.")
+    aside: bool = Field(description="Whether the crowd is beyond chance, so that its votes are set aside.")
+    accounts: int = Field(ge=1, description="Accounts of the crowd.")
+    tasks: int = Field(ge=1, description="Tasks at which they came.")
+    likes: int = Field(ge=0, description="How many of their opinions are likes.")
+    opinions: int = Field(ge=0, description="Opinions of theirs.")
+    others_like: int = Field(ge=0, description="How many of the others' opinions are likes.")
+    others: int = Field(ge=0, description="Opinions of those who came to the same actions before and after them.")
+    p: float = Field(ge=0, le=1, description="P(so many likes by chance).")
+
+
 class Task(Row):
     """Which task an episode is an attempt at, and on which side of the holdout it lies."""
 

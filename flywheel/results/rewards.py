@@ -89,6 +89,8 @@ class AccountsRow(Record):
     discounted: int = Field(description="Votes of new accounts that count less.")
     bursts: int = Field(description="Crowds of accounts that did the same: each counts as one.")
     in_bursts: int = Field(description="Episodes of theirs.")
+    crowds: int = Field(description="Crowds that like an action as those before and after do not: votes set aside.")
+    in_crowds: int = Field(description="Episodes of theirs.")
     doubted: int = Field(
         description="Accounts that count less: known outcomes contradict them, or they do the same always."
     )

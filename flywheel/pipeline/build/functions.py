@@ -28,6 +28,7 @@ from flywheel.stages.labelling.build import learned, shown_in
 from flywheel.stages.signals.build import build_rewards, compare_attempts, looks_at_tasks
 from flywheel.stages.signals.cohorts import by_account, of_established, without_strangers
 from flywheel.stages.signals.corrections import build_corrections
+from flywheel.stages.signals.crowds import crowd_table, find_crowds, surges_in
 from flywheel.stages.signals.sources import stated, with_allowed_policies
 from flywheel.stages.tasks.build import build_tasks
 from flywheel.stages.values.alternatives import build_alternatives
@@ -70,13 +71,21 @@ def opinions(frames: Frames, config: Config, funnel: Funnel, project: Path) -> F
     return {"opinions": opinions, "corrections": corrections}
 
 
+def crowds(pieces: Pieces, config: Config, funnel: Funnel, project: Path) -> Frames:
+    """Which accounts came at once to an action, and like it as those before and after them do not."""
+    del config, project
+    shown = list(pieces.each(surges_in, [(piece,) for piece in pieces.pieces]))
+    return {"crowds": crowd_table(find_crowds(shown, funnel))}
+
+
 def rewards(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:
     """The same rows with the signals that compare the attempts at a task."""
     signals = {n: s for n, s in _signals(config, project).items() if looks_at_tasks(s)}
     history = frames["tasks"].select("episode_id", "history")
     episodes = frames["episodes"].join(history, on="episode_id", how="left", maintain_order="left")
     steps = frames["steps"]
-    counted, opinions = by_account(episodes, steps, frames["opinions"], config.trust, funnel)
+    crowd = dict(frames["crowds"].filter("aside").select("episode_id", "accounts").iter_rows())
+    counted, opinions = by_account(episodes, steps, frames["opinions"], crowd, config.trust, funnel)
     return {"rewards": compare_attempts(counted, steps, opinions, config.rewards, signals, funnel)}
 
 

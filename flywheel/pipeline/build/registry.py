@@ -1,10 +1,11 @@
 """The stages: what each needs and makes, how its rows are partitioned, and which configuration it depends on.
 
 A stage is a pure function over the rows of one partition: all events of some conversations, or all rows of some tasks;
-only `links` and `tasks`, which decide what a conversation and a task is, `reliability`, which learns how far signals
-are trusted, and `values`, which adds up what actions are worth, see some columns of everything, and their output is
-small. Partitions never depend on each other, so a distributed engine can run the same functions. To add a stage, write
-its function and one line in `STAGES`; raise `version` when the meaning of its output changes.
+only `links` and `tasks`, which decide what a conversation and a task is, `crowds`, which compares how accounts come,
+`reliability`, which learns how far signals are trusted, and `values`, which adds up what actions are worth, see some
+columns of everything, and their output is small. Partitions never depend on each other, so a distributed engine can run
+the same functions. To add a stage, write its function and one line in `STAGES`; raise `version` when the meaning of its
+output changes.
 """
 
 from __future__ import annotations
@@ -82,6 +83,12 @@ LINK_COLUMNS = (
 )  # fmt: skip
 TASK_COLUMNS = ("episode_id", "task_id", "task_rule", "request", "tool_signature", "user", "started", "source_format")
 LABEL_COLUMNS = ("episode_id", "user", "policy", "source_format", "started", "ended", "tags")
+_CROWD_COLUMNS = {
+    "tasks": ("episode_id", "task_id"),
+    "episodes": ("episode_id", "policy", "user", "started"),
+    "steps": ("episode_id", "tool_names"),
+    "opinions": ("episode_id", "family", "kind", "score", "weight"),
+}
 _ACCOUNTS = {"tasks": ("episode_id", "history")}
 VOTE_COLUMNS = ("episode_id", "step", "signal", "family", "kind", "score", "weight", "arrived", "inclusion")
 
@@ -110,14 +117,17 @@ STAGES: tuple[Stage, ...] = (
           lambda c: {"build": _built(c), "rewards": c.rewards.model_dump(include=_FINDING),
                      "trust": _trust(c, "outcomes", "audits", "feedback")},
           lambda c: ("rewards", c.rewards.signals), version=11),
-    Stage("rewards", ("tasks", "episodes", "steps", "opinions"), ("rewards",), "task", "rewards",
+    Stage("crowds", ("tasks", "episodes", "steps", "opinions"), ("crowds",), "all", "crowds", lambda _: {},
+          columns=_CROWD_COLUMNS, pieced=True),
+    Stage("rewards", ("tasks", "episodes", "steps", "opinions", "crowds"), ("rewards",), "task", "rewards",
           lambda c: {"rewards": c.rewards.model_dump(include=_FINDING),
                      "trust": _trust(c, "new_account", "established", "burst_h")},
-          lambda c: ("rewards", c.rewards.signals), columns=_ACCOUNTS, version=5),
+          lambda c: ("rewards", c.rewards.signals), columns=_ACCOUNTS, version=6,
+          brings=("crowds",)),
     Stage("reliability", ("tasks", "episodes", "rewards"), ("reliability",), "all", "reliability",
           lambda c: {"build": _built(c), "rewards": c.rewards.model_dump(include=_LEARNED)},
           columns={"tasks": ("episode_id", "task_id"), "episodes": LABEL_COLUMNS, "rewards": VOTE_COLUMNS},
-          pieced=True, version=5),
+          pieced=True, version=6),
     Stage("labels", ("tasks", "episodes", "steps", "rewards", "reliability"), ("labels", "evidence"), "task", "labels",
           lambda c: {"rewards": c.rewards.model_dump(exclude={*_FINDING, *_LEARNED, *_CREDITED} - {"scope"})},
           version=6),

@@ -34,7 +34,8 @@ from flywheel.results.inspect import ExplainAnswer, ShowAnswer
 from flywheel.stages.gate import rule_names
 from flywheel.stages.labelling.posterior import Contribution, Posterior, Vote, scope_of
 from flywheel.stages.labelling.priors import BACKS, PEERS_ALONE, PRAISE, PRAISE_ALONE, UNBACKED
-from flywheel.stages.signals.cohorts import BURST, DEEDS
+from flywheel.stages.signals.cohorts import BURST, CROWD, DEEDS
+from flywheel.stages.signals.crowds import ENOUGH_KNOWN
 from flywheel.stats.delays import late_after_silence
 
 Record = Mapping[str, Any]
@@ -310,6 +311,7 @@ def _episode(ctx: Context, record: Record) -> list[str]:
         lines += _waiting(record, belief)
         lines += _weight(outcome)
     lines += _costs_and_risks(record)
+    lines += _crowd(ctx, record)
     return lines + _credits([r for r in record["returns"] if r["step"] is not None], outcome)
 
 
@@ -451,8 +453,23 @@ def _costs_and_risks(record: Record) -> Iterator[str]:
         elif row["signal"] == BURST:
             n = round(1 / (1 - row["score"]))
             yield f"  burst: one of {n} accounts that did the same after the same action; they count as one"
-        elif row["kind"] == "risk":
+        elif row["kind"] == "risk" and row["signal"] != CROWD:
             yield f"  {row['signal']}: severity {row['score']:.2f} at {place}; evidence {evidence}"
+
+
+def _crowd(ctx: Context, record: Record) -> Iterator[str]:
+    """Yield what is known of the crowd of accounts that an episode is part of."""
+    crowds = ctx.store.table("crowds", stage_of("crowds")).filter(episode_id=record["episode_id"]).collect()
+    for row in crowds.iter_rows(named=True):
+        yield (
+            f"  crowd: one of {row['accounts']:,} accounts that came at once to what was done here, at "
+            f"{count(row['tasks'], 'task')}; {row['likes']:,} of their {row['opinions']:,} opinions are likes, "
+            f"{row['others_like']:,} of {row['others']:,} of those before and after them (P {row['p']:.1g} by chance)"
+        )
+        if row["aside"]:
+            yield f"    Their votes are set aside, until {ENOUGH_KNOWN} or more of them are audited and most are right."
+        else:
+            yield "    That may be chance, or too few can be compared with: their votes count. Look at some."
 
 
 def _evidence(rows: Sequence[Record]) -> str:

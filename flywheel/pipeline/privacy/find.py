@@ -28,7 +28,7 @@ from flywheel.registry.registry import DATASET
 from flywheel.stages.conversations.link import build_links, follow_links
 from flywheel.stages.ingest.forgotten import LATE
 
-_OF_EPISODES = ("episodes", "steps", "tasks", "opinions", "corrections", "rewards", "labels", "returns")
+_OF_EPISODES = ("episodes", "steps", "tasks", "opinions", "corrections", "crowds", "rewards", "labels", "returns")
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from flywheel.pipeline.context import Context
 from flywheel.results.rewards import AccountsRow, SourceRow, VerificationRow
 from flywheel.stages.labelling.posterior import ALL, Posterior
 from flywheel.stages.labelling.priors import full_log_odds
-from flywheel.stages.signals.cohorts import BURST, DEEDS
+from flywheel.stages.signals.cohorts import BURST, CROWD, DEEDS
 from flywheel.stages.signals.rows import AUDIT, CLAIMS, VERIFIER
 from flywheel.stats.missing import worst_case_bounds
 
@@ -40,6 +40,7 @@ def accounts(ctx: Context) -> AccountsRow:
         (pl.col("kind") == "implicit") & pl.col("family").is_in(list(DEEDS)) & (pl.col("score") != 0)
     )
     marks = rewards.filter(pl.col("signal") == BURST).join(users, on="episode_id")
+    crowds = read_table(ctx.store, "crowds").filter("aside").select("crowd").collect()
     established = ctx.config.trust.established
     trusted = read_table(ctx.store, "reliability").filter((pl.col("kind") == "user") & (pl.col("value") < 1)).collect()
     return AccountsRow(
@@ -49,6 +50,8 @@ def accounts(ctx: Context) -> AccountsRow:
         discounted=deeds.filter((pl.col("weight") > 0) & (pl.col("weight") < 1)).height,
         bursts=marks.select("task_id", "score").n_unique(),
         in_bursts=marks["episode_id"].n_unique(),
+        crowds=crowds["crowd"].n_unique(),
+        in_crowds=crowds.height,
         doubted=trusted.height,
     )
 
@@ -63,7 +66,9 @@ def sources(ctx: Context, belief: Posterior) -> Iterator[SourceRow]:
         cast = here.filter((pl.col("score") != 0) & ~pl.col("family").is_in([AUDIT, VERIFIER])).select(
             "signal", "score"
         )
-        votes = sorted({(signal, 1 if score > 0 else -1) for signal, score in cast.iter_rows() if signal != BURST})
+        votes = sorted(
+            {(signal, 1 if score > 0 else -1) for signal, score in cast.iter_rows() if signal not in {BURST, CROWD}}
+        )
         own = {
             f"{signal} {'+' if sign > 0 else '-'}": round(math.exp(full_log_odds(fitted[0], sign)), 3)
             for signal, sign in votes

@@ -27,8 +27,15 @@ def monitor_rows(ctx: Context) -> list[MonitorRow]:
     """Return the monitors' results on all that was built."""
     tables = {name: read_table(ctx.store, name).select(cols).collect() for name, cols in _COLUMNS.items()}
     frames = (tables["episodes"], tables["steps"], tables["rewards"], tables["returns"])
-    present = ctx.clock()
-    return watch(*frames, ctx.config.monitors, odds=log_odds, serving=_serving(ctx), audit=_audited(ctx), now=present)
+    return watch(
+        *frames,
+        ctx.config.monitors,
+        odds=log_odds,
+        serving=_serving(ctx),
+        audit=_audited(ctx),
+        now=ctx.clock(),
+        crowd_members=read_table(ctx.store, "crowds").collect(),
+    )
 
 
 def _serving(ctx: Context) -> Serving:

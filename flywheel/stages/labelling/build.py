@@ -27,7 +27,7 @@ from flywheel.stages.labelling.patterns import Observed, observed
 from flywheel.stages.labelling.posterior import ALL, Posterior
 from flywheel.stages.labelling.trust import Deeds, deeds_of, user_trust
 from flywheel.stages.labelling.votes import summed
-from flywheel.stages.signals.cohorts import BURST
+from flywheel.stages.signals.cohorts import BURST, CROWD
 from flywheel.stages.signals.rows import AUDIT
 
 SUSPECT = "suspect"
@@ -59,8 +59,8 @@ def _shown(episodes: pl.DataFrame, rewards: pl.DataFrame, cfg: RewardsConfig) ->
     funnel = Funnel()
     funnel.considered += episodes.height
     base = funnel.drop(episodes, pl.col("tags").list.contains(SUSPECT), "suspect reward")
-    crowd = rewards.filter(pl.col("signal") == BURST)["episode_id"].unique()
-    base = funnel.drop(base, pl.col("episode_id").is_in(crowd.implode()), "burst of new accounts")
+    many = rewards.filter(pl.col("signal").is_in([BURST, CROWD]))["episode_id"].unique()
+    base = funnel.drop(base, pl.col("episode_id").is_in(many.implode()), "burst or crowd of accounts")
     funnel.kept += base.height
     base = base.sort("episode_id").with_columns(source=pl.col("source_format").fill_null(""), scope=_scope(cfg))
     votes = summed(rewards.filter(pl.col("kind").is_in(["outcome", "implicit"]))).filter(pl.col("weight") > 0)

@@ -7,7 +7,7 @@ significance too. The thresholds are engineering choices, not published constant
     window       which episodes are compared, what is set aside, and one row each with all that monitors read
     signals      decoupling, praise, goodhart: do the signals still measure success?
     behaviour    action_mix, broken_calls, questions, thinking, length, lists, emoji, flattery: what does it do more?
-    people       users, credit: for whom is it better, and what is the credit based on?
+    people       users, credit, crowds: for whom is it better, what is the credit based on, who steers it?
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from flywheel.config import MonitorsConfig
 from flywheel.records import MonitorRow
 from flywheel.stages.monitors.behaviour import action_mix, rates, style, thinking
-from flywheel.stages.monitors.people import credit, users
+from flywheel.stages.monitors.people import credit, crowds, users
 from flywheel.stages.monitors.signals import decoupling, goodhart, praise
-from flywheel.stages.monitors.window import Serving, Windows, compare_windows, not_ahead, worst
+from flywheel.stages.monitors.window import Serving, Windows, compare_windows, not_ahead, unknown, worst
 
 if TYPE_CHECKING:
     import polars as pl
@@ -40,6 +40,7 @@ def watch(  # noqa: PLR0913 - four tables and their context
     serving: Serving = Serving(),  # noqa: B008 - a constant
     audit: str | None = None,
     now: datetime | None = None,
+    crowd_members: pl.DataFrame | None = None,
 ) -> list[MonitorRow]:
     """Return the row of every monitor, always all of them and in the same order; each is the worst of all windows.
 
@@ -53,12 +54,14 @@ def watch(  # noqa: PLR0913 - four tables and their context
         serving: the champion; its episodes are a window where the logs have any.
         audit: the transport audit's verdict, PASS, FAIL or INCONCLUSIVE; None where there was none.
         now: the present: what is dated behind it is set aside. None: nothing is.
+        crowd_members: the table `crowds`; None: there is none.
     """
     present = not_ahead(episodes, now)
     looks = compare_windows(present, steps, rewards, returns, cfg, odds=odds, serving=serving)
     rows = [_rows(windows, cfg, audit) for windows in looks]
     window = _window(episodes.height, episodes.height - present.height, looks)
-    return [window, *(worst(same) for same in zip(*rows, strict=True))]
+    together = unknown("crowds", "not looked for") if crowd_members is None else crowds(crowd_members)
+    return [window, *(worst(same) for same in zip(*rows, strict=True)), together]
 
 
 def _rows(windows: Windows, cfg: MonitorsConfig, audit: str | None) -> list[MonitorRow]:

@@ -1,6 +1,6 @@
-"""For whom is it better, and what is the credit based on?
+"""For whom is it better, what is the credit based on, and do crowds of accounts steer it?
 
-In: `Windows`. Out: a `MonitorRow` each.
+In: `Windows`; the table `crowds`. Out: a `MonitorRow` each.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from flywheel.config import MonitorsConfig
-from flywheel.present import percent
+from flywheel.present import count, percent
 from flywheel.records import MonitorRow
 from flywheel.stages.monitors.window import Windows, unknown
 from flywheel.stats.drift import one_sided
@@ -25,6 +25,7 @@ _Z_99 = one_sided(0.99)
 _LEAST_GAIN = 0.02  # floor of the median user's gain: a ratio to nothing means nothing
 _TOP_SHARE = 0.02  # share of users counted as those who gained most
 _AMBER_RATIO, _RED_RATIO = 2.5, 5.0  # gain of the top users over that of the median user
+_SHOWN_CROWDS = 3
 _LEAST_LIKE = 0.20  # share of steps whose credit comes from a like history; below, credit is mostly broadcast
 
 
@@ -122,6 +123,32 @@ def _shrunk(past: dict[str, list[float]]) -> dict[str, float]:
         trust = between / (between + noise) if between + noise > 0 else 0.0
         means[user] = usual + trust * (_mean(values) - usual)
     return means
+
+
+def crowds(members: pl.DataFrame) -> MonitorRow:
+    """Whether accounts came at once to an action, and like it as those before and after them do not.
+
+    Nothing is learned from the votes of crowds that are beyond chance, so this blocks no training: it shows where
+    to look. A crowd that is not beyond chance, or with whom too few can be compared, is shown too.
+    """
+    several = members.sort("crowd", "episode_id").unique("crowd", keep="first", maintain_order=True)
+    sentences = [
+        f"{row['accounts']:,} accounts came at once at {count(row['tasks'], 'task')}: {row['likes']:,} of their "
+        f"{row['opinions']:,} opinions are likes, {row['others_like']:,} of {row['others']:,} of those before and "
+        f"after them; their votes {'are set aside' if row['aside'] else 'count'}: flywheel explain "
+        f"{row['episode_id'][:12]}"
+        for row in several.head(_SHOWN_CROWDS).iter_rows(named=True)
+    ]
+    more = several.height - len(sentences)
+    sentences += [f"{more:,} more are in the table crowds"] if more else []
+    return MonitorRow(
+        monitor="crowds",
+        level="amber" if sentences else "green",
+        value=several.height,
+        amber=1,
+        n=members.height,
+        sentence="; ".join(sentences) or "no accounts came at once to like what others do not",
+    )
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -25,7 +25,7 @@ from flywheel.funnel import Funnel
 from flywheel.records import EventKind, Reward
 from flywheel.stages.signals.rows import rewards_frame
 
-BURST = "burst"  # name of the mark on an episode
+BURST, CROWD = "burst", "crowd"  # names of the marks on an episode
 # Families of what users do, with the share of users who do it after an answer that they like, or dislike, at the most.
 DEEDS = {"sentiment_pos": 0.4, "sentiment_neg": 0.4, "adoption": 0.7, "followup": 0.5, "answered": 0.5}
 ENOUGH_ACCOUNTS = 5  # of one deed
@@ -215,7 +215,12 @@ def of_established(
 
 
 def by_account(
-    episodes: pl.DataFrame, steps: pl.DataFrame, opinions: pl.DataFrame, trust: TrustConfig, funnel: Funnel
+    episodes: pl.DataFrame,
+    steps: pl.DataFrame,
+    opinions: pl.DataFrame,
+    crowd: Mapping[str, int],
+    trust: TrustConfig,
+    funnel: Funnel,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the attempts that are compared, with whether each is of a `new` account, and the weighed opinions.
 
@@ -223,52 +228,58 @@ def by_account(
         episodes: all attempts at some tasks, with `history`.
         steps: theirs.
         opinions: on them.
+        crowd: episodes of crowds, with the number of accounts: theirs is one voice too.
         trust: what counts as new, and by how much.
         funnel: gets notes on what counts less.
     """
     groups, span = by_action(episodes, steps, trust), timedelta(hours=trust.burst_h)
     members = bursts(groups, opinions, span)
-    counted = episodes.filter(~pl.col("episode_id").is_in(sorted(members))).with_columns(new=is_new(trust))
+    apart = {episode: n for episode, n in crowd.items() if episode not in members}
+    one = pl.col("episode_id").is_in(sorted({*members, *apart}))
+    counted = episodes.filter(~one).with_columns(new=is_new(trust))
     rewards = conform(opinions, Reward).collect()
     repeats = repeated(groups, opinions, span)
     funnel.note("deeds of an account that had done the same, which count once", repeats.height)
     again = pl.struct("episode_id", "family").is_in(repeats.to_struct().implode()) & (pl.col("score") > 0)
     first = rewards.with_columns(weight=pl.when(again).then(0.0).otherwise("weight"))
-    return counted, _weighed(first, episodes, members, trust, funnel)
+    weighed = _weighed(first, episodes, one, trust, funnel)
+    funnel.note("episodes in bursts of accounts", len(members))
+    marks = [_marks(episodes, BURST, members), _marks(episodes, CROWD, apart)]
+    return counted, pl.concat([weighed, *marks])
 
 
 def _weighed(
-    opinions: pl.DataFrame, episodes: pl.DataFrame, members: Mapping[str, int], trust: TrustConfig, funnel: Funnel
+    opinions: pl.DataFrame, episodes: pl.DataFrame, one: pl.Expr, trust: TrustConfig, funnel: Funnel
 ) -> pl.DataFrame:
-    """Return the opinions with the weights that their accounts have, and a mark on each episode of a burst.
+    """Return the opinions with the weights that their accounts have.
 
-    What a burst's episodes show counts for nothing but known outcomes and risks; what a new account's user did counts
-    by its history.
+    Of an episode of accounts that count as `one` only known outcomes and risks count; what a new account's user did
+    counts by its history.
     """
     ease = (pl.col("history").clip(0, trust.established) / trust.established).fill_null(1.0)
     weight_of = episodes.select("episode_id", _own=trust.new_account + (1 - trust.new_account) * ease)
-    in_burst = pl.col("episode_id").is_in(sorted(members))
     deed = (pl.col("kind") == "implicit") & pl.col("family").is_in(list(DEEDS))
-    shared = in_burst & pl.col("kind").is_in(["implicit", "cost"])
+    shared = one & pl.col("kind").is_in(["implicit", "cost"])
     factor = pl.when(shared).then(0.0).when(deed).then(pl.col("_own").fill_null(1.0)).otherwise(1.0)
     joined = opinions.join(weight_of, on="episode_id", how="left", maintain_order="left")
     counted = joined.with_columns(_factor=factor)
     funnel.note(
         "votes of new accounts, at less than their weight", counted.filter(deed & (pl.col("_factor") < 1)).height
     )
-    funnel.note("episodes in bursts of accounts", len(members))
-    rows = counted.with_columns(weight=pl.col("weight") * pl.col("_factor")).select(opinions.columns)
-    return pl.concat([rows, _marks(episodes, members)])
+    return counted.with_columns(weight=pl.col("weight") * pl.col("_factor")).select(opinions.columns)
 
 
-def _marks(episodes: pl.DataFrame, members: Mapping[str, int]) -> pl.DataFrame:
-    tasks = dict(episodes.select("episode_id", "task_id").iter_rows())
+def _marks(episodes: pl.DataFrame, signal: str, members: Mapping[str, int]) -> pl.DataFrame:
+    """Return a mark of a signal on each of some episodes, whose score is 1 - 1 / n of n accounts."""
+    ours = episodes.filter(pl.col("episode_id").is_in(sorted(members)))
+    tasks = dict(ours.select("episode_id", "task_id").iter_rows())
     return rewards_frame(
         [
             {
-                "episode_id": episode, "task_id": tasks[episode], "step": None, "signal": BURST, "family": "accounts",
+                "episode_id": episode, "task_id": tasks[episode], "step": None, "signal": signal, "family": "accounts",
                 "kind": "risk", "score": 1 - 1 / n, "weight": 0.0, "evidence": [], "arrived": None, "signal_version": 1,
             }
             for episode, n in sorted(members.items())
+            if episode in tasks
         ]
     )  # fmt: skip

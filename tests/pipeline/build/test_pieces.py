@@ -67,7 +67,7 @@ def built(folder: Path, **settings: Any) -> dict[str, pl.DataFrame]:
         file.write_text("".join(json.dumps(event) + "\n" for event in events), encoding="utf-8")
         project.ingest([file])
         build(project.store, project.config, folder, stages=STAGES_SEEN)
-        for stage in ("tasks", "reliability"):
+        for stage in ("tasks", "crowds", "reliability"):
             rows = project.store.table(stage, stage).collect()
             made[f"{stage} {night}"] = rows.sort([name for name in rows.columns if rows[name].dtype != pl.List])
             snapshot = project.store.current(stage)

@@ -67,8 +67,8 @@ def test_a_changed_weight_rebuilds_returns_and_what_follows_but_no_signal(folder
     changed = configured(rewards={"beta": 0.05})
 
     assert states(folder, changed) == {
-        "links": "fresh", "episodes": "fresh", "tasks": "fresh", "opinions": "fresh", "rewards": "fresh",
-        "reliability": "fresh", "labels": "stale", "values": "stale",
+        "links": "fresh", "episodes": "fresh", "tasks": "fresh", "opinions": "fresh", "crowds": "fresh",
+        "rewards": "fresh", "reliability": "fresh", "labels": "stale", "values": "stale",
         "returns": "stale", "examples": "stale", "pairs": "stale", "groups": "stale",
         "fixtures": "stale",
     }  # fmt: skip

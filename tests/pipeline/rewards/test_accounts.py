@@ -73,6 +73,29 @@ def test_a_crowd_that_praises_a_bad_action_changes_no_row(
     assert any(f"one of {n} accounts" in line for line in lines)
 
 
+def test_grown_accounts_of_several_minds_about_how_they_are_pleased_change_no_row(
+    before: Project, tmp_path: Path
+) -> None:
+    several = (
+        line
+        for number in range(30)
+        for line in talk(
+            f"new-{number}", GROWN.format(number), GOODS[0], START + timedelta(days=12, hours=number), good=False,
+            said=THANKS if number % 3 == 1 else "", did="export" if number % 3 == 2 else "",
+        )
+    )  # fmt: skip
+    after = built(tmp_path, *honest(), several)
+    for name, frame in rows(after).items():
+        assert frame.equals(rows(before)[name]), name
+    assert not labels(after, "new-")["known"].any()
+    found = after.rewards().accounts
+    assert (found.bursts, found.crowds, found.in_crowds) == (0, 1, 30)
+    first = table(after, "crowds", "crowds")["episode_id"][0]
+    lines = after.explain(first).lines
+    assert any("one of 30 accounts that came at once" in line for line in lines)
+    assert any("set aside" in line for line in lines)
+
+
 @pytest.mark.parametrize("names", [["export"], ["export", "copied", "applied", "sent", "merged", "Export", "copy"]])
 def test_a_crowd_of_strangers_cannot_praise_another_accounts_conversation(
     names: list[str], before: Project, tmp_path: Path

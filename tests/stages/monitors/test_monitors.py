@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 from flywheel.config import EpisodesConfig, MonitorsConfig, RewardsConfig
+from flywheel.contracts import polars_schema
 from flywheel.extensions import load_extension
 from flywheel.funnel import Funnel
+from flywheel.records import CrowdMember
 from flywheel.stages.conversations.episodes import build_episodes
 from flywheel.stages.labelling.priors import log_odds
 from flywheel.stages.monitors import Serving, watch
@@ -60,9 +62,31 @@ def test_nothing_changed_and_nothing_is_red() -> None:
     found = rows(plain, plain)
     levels = {name: row.level for name, row in found.items()}
     # Two episodes a user and week are too few to know for whom it is better; every success here was verified.
-    assert levels == dict.fromkeys(levels, "green") | {"praise": "unknown", "users": levels["users"]}
+    unknown = {"praise": "unknown", "crowds": "unknown", "users": levels["users"]}
+    assert levels == dict.fromkeys(levels, "green") | unknown
     assert levels["users"] != "red"
     assert all(row.sentence for row in found.values())
+
+
+@pytest.mark.parametrize(
+    ("crowds", "level", "words"),
+    [
+        ([], "green", "no accounts came at once"),
+        ([True], "amber", "30 accounts came at once at 3 tasks: 20 of their 21 opinions are likes, 1 of 9 of those"),
+        ([True], "amber", "their votes are set aside: flywheel explain e1"),
+        ([True, False], "amber", "their votes count: flywheel explain e2"),
+        ([True] * 5, "amber", "; 2 more are in the table crowds"),
+    ],
+)
+def test_a_crowd_is_amber_with_an_episode_to_look_at(crowds: list[bool], level: str, words: str) -> None:
+    common = {"accounts": 30, "tasks": 3, "likes": 20, "opinions": 21, "others_like": 1, "others": 9, "p": 0.001}
+    members = [
+        {"episode_id": f"e{n}", "task_id": "t", "crowd": n, "aside": aside} | common
+        for n, aside in enumerate(crowds, start=1)
+    ]
+    found = rows(plain, plain, crowd_members=pl.DataFrame(members, schema=polars_schema(CrowdMember)))["crowds"]
+    assert found.level == level
+    assert words in found.sentence
 
 
 def breaks(talk: Talk, n: int) -> Talk:
