@@ -40,6 +40,7 @@ def test_two_machines_share_a_store_that_equals_one_in_a_folder(bucket: BucketSe
     logs = _logs(tmp_path)
     for project in (one, alone):
         project.ingest(logs)
+        project.build(select="links")
         project.build(select="episodes")
     other = machine(tmp_path / "other")
     for stage in alone.store.stages():
@@ -159,6 +160,7 @@ def test_gc_holds_off_other_machines_and_takes_over_from_a_dead_one(bucket: Buck
 def test_forgetting_reaches_the_bucket(bucket: BucketServer, tmp_path: Path) -> None:
     project = machine(tmp_path / "one")
     project.ingest(_logs(tmp_path))
+    project.build(select="links")
     project.build(select="episodes")
     before = {name for name in bucket.names() if "/tables/events/" in name or "/tables/episodes/" in name}
     everything = set(bucket.names())

@@ -41,6 +41,7 @@ from flywheel import Project
 from flywheel.config import Config
 project = Project(sys.argv[1], config=Config.model_validate({"store": sys.argv[2], "build": {"partitions": 1}}))
 project.ingest()
+project.build(select="links")
 project.build(select="episodes")
 project.gc()
 """
