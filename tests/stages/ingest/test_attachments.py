@@ -102,8 +102,8 @@ def shown(value: Any, part: dict[str, Any]) -> Any:
 
 
 # Readers of benchmarks and dumps whose messages are texts: they have no parts.
-TEXTS = {"areal", "atif", "harbor", "intercode", "run_result", "skyrl", "star", "swebench_report", "swift",
-         "verl"}  # fmt: skip
+TEXTS = {"areal", "atif", "continue_dev", "harbor", "intercode", "lm_eval", "run_result", "skyrl", "star",
+         "swebench_report", "swift", "verl"}  # fmt: skip
 
 
 @pytest.mark.slow
