@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,21 +90,23 @@ def cost(rows: Sequence[Row], *, shared: bool) -> int:
 
 
 class Order:
-    """The order of items in each pass: runs of neighbours shuffled by the seed and the number of the pass."""
+    """The order of items in each pass: runs of neighbours shuffled by the seed and the number of the pass.
+
+    Attributes:
+        epoch: which pass follows, asked for when it begins. accelerate would set it, but reaches no sampler behind both
+            a share for each process and the batches that a resumed pass skips.
+    """
 
     def __init__(self, rows: Sequence[Sequence[Row]], most: int, seed: int) -> None:
         self._runs = list(neighbours(rows, most))
-        self._seed, self._epoch = seed, 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Set which pass over the items follows."""
-        self._epoch = epoch
+        self._seed = seed
+        self.epoch: Callable[[], int] = lambda: 0
 
     def __len__(self) -> int:
         return sum(map(len, self._runs))
 
     def __iter__(self) -> Iterator[int]:
-        chance = torch.Generator().manual_seed(self._seed * 1_000_003 + self._epoch)
+        chance = torch.Generator().manual_seed(self._seed * 1_000_003 + self.epoch())
         for run in torch.randperm(len(self._runs), generator=chance).tolist():
             yield from self._runs[run]
 
@@ -245,6 +247,7 @@ class Logged:
         return loss
 
     def _get_train_sampler(self, *_: Any, **__: Any) -> Order:
+        self._order.epoch = lambda: int(self.state.epoch or 0)  # type: ignore[attr-defined]
         return self._order
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
