@@ -24,6 +24,7 @@ from flywheel.contracts import conform, frame_of
 from flywheel.funnel import Funnel
 from flywheel.records import CrowdMember
 from flywheel.stages.common.pieces import Piece, Reading
+from flywheel.stages.common.sets import DisjointSets
 from flywheel.stages.signals.cohorts import DEEDS
 from flywheel.stages.signals.rows import ANSWERED_FAMILY, AUDIT, VERIFIER
 from flywheel.stats.strata import Excess, Floats, Sides, excess, reachable
@@ -294,22 +295,13 @@ def _together(found: Sequence[Surge]) -> list[list[Surge]]:
     few = (places for places in of_account.values() if len(places) <= MOST_SURGES)
     shared = Counter((a, b) for places in few for a in places for b in places if a < b)
     sizes = [len(surge.accounts) for surge in found]
-    home = list(range(len(found)))
-    for a, b in [*(pair for pair, n in shared.items() if n >= SHARED * min(sizes[k] for k in pair)), *_at_once(found)]:
-        low, high = sorted((_home(home, a), _home(home, b)))
-        home[high] = low
+    together = DisjointSets[int]()
+    for pair in [*(two for two, n in shared.items() if n >= SHARED * min(sizes[k] for k in two)), *_at_once(found)]:
+        together.join(pair)
     sets: dict[int, list[Surge]] = defaultdict(list)
     for place, surge in enumerate(found):
-        sets[_home(home, place)].append(surge)
+        sets[together.root(place)].append(surge)
     return list(sets.values())
-
-
-def _home(home: list[int], place: int) -> int:
-    """Return the first of a set's places, and remember half of the way to it."""
-    while home[place] != place:
-        home[place] = home[home[place]]
-        place = home[place]
-    return place
 
 
 def _at_once(found: Sequence[Surge]) -> Iterator[tuple[int, int]]:

@@ -17,22 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-
-class _Sets:
-    """Union-find; the smallest member is the root."""
-
-    def __init__(self, size: int) -> None:
-        self._parent = list(range(size))
-
-    def root(self, member: int) -> int:
-        while self._parent[member] != member:
-            self._parent[member] = self._parent[self._parent[member]]
-            member = self._parent[member]
-        return member
-
-    def join(self, one: int, other: int) -> None:
-        one, other = sorted((self.root(one), self.root(other)))
-        self._parent[other] = one
+from flywheel.stages.common.sets import DisjointSets
 
 
 def cluster_ids(
@@ -49,15 +34,15 @@ def cluster_ids(
         before: the cluster ids that each request had at the last build; mostly none or one.
         held_out: whether a cluster with this id is held out.
     """
-    sets = _Sets(len(requests))
+    sets = DisjointSets[int]()
     joined: set[int] = set()
     for later, earlier in edges:
-        sets.join(later, earlier)
+        sets.join((later, earlier))
         joined.add(max(later, earlier))
     seen: dict[str, int] = {}
     for place, ids in enumerate(before):
         for name in sorted(ids):
-            sets.join(place, seen.setdefault(name, place))
+            sets.join((place, seen.setdefault(name, place)))
     names: dict[int, list[str]] = defaultdict(list)  # of each cluster, oldest first
     founders: dict[int, list[str]] = defaultdict(list)
     for place, request in enumerate(requests):

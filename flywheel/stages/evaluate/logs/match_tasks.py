@@ -13,10 +13,11 @@ Where ids do not help, the text does: equal requests under different ids are one
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from flywheel.stages.common.sets import DisjointSets
 from flywheel.stages.evaluate.cases import capped
 from flywheel.stats.paired import mcnemar_better
 
@@ -30,6 +31,7 @@ _LOOKED_AT = 200
 _COUNTER = r"(?:(?:task|case|id|row|line|index|idx|item|sample|example|question|q|test)[\W_]*)?\d+"
 _COUNTS = re.compile(_COUNTER, re.IGNORECASE)
 
+_Node = tuple[int, str]  # side, task id
 Texts = Mapping[str, Sequence[str]]  # task id → normal texts of its attempts' first requests
 
 
@@ -62,26 +64,6 @@ def _alike(ours: Sequence[str], theirs: Sequence[str]) -> float:
     return max((likeness(a, b) for a in ours for b in theirs), default=1.0)
 
 
-class _Parts:
-    """Disjoint sets of tasks; a node is (side, task id)."""
-
-    def __init__(self) -> None:
-        self._parent: dict[tuple[int, str], tuple[int, str]] = {}
-
-    def find(self, node: tuple[int, str]) -> tuple[int, str]:
-        root = node
-        while self._parent.setdefault(root, root) != root:
-            root = self._parent[root]
-        while self._parent[node] != root:
-            self._parent[node], node = root, self._parent[node]
-        return root
-
-    def join(self, nodes: Iterable[tuple[int, str]]) -> None:
-        roots = sorted({self.find(node) for node in nodes})
-        for root in roots[1:]:
-            self._parent[root] = roots[0]
-
-
 def match_tasks(old: Texts, new: Texts, names: Mapping[str, str] | None = None) -> Matching:
     """Return the cases of two logs.
 
@@ -93,14 +75,14 @@ def match_tasks(old: Texts, new: Texts, names: Mapping[str, str] | None = None) 
     by_id, colliding = _trusted(old, new, names or {})
     if by_id == old.keys() == new.keys():
         return Matching([Case(task, (task,), (task,), "id") for task in sorted(by_id)], colliding)
-    parts = _Parts()
+    parts = DisjointSets[_Node]()
     for task in by_id:
         parts.join([(0, task), (1, task)])
     _join_by_text(parts, old, new, by_id)
     members: dict[tuple[int, str], tuple[list[str], list[str]]] = {}
     for side, tasks in enumerate((old, new)):
         for task in sorted(tasks):
-            members.setdefault(parts.find((side, task)), ([], []))[side].append(task)
+            members.setdefault(parts.root((side, task)), ([], []))[side].append(task)
     cases = [
         Case(min(ours or theirs), tuple(ours), tuple(theirs), "id" if by_id & {*ours} & {*theirs} else "text")
         for ours, theirs in members.values()
@@ -159,7 +141,7 @@ def _elsewhere(task: str, old: Texts, new: Texts, owners: tuple[dict[str, set[st
     return any(len(mine := side.get(text, set())) == 1 and task not in mine for side in owners for text in texts)
 
 
-def _join_by_text(parts: _Parts, old: Texts, new: Texts, by_id: set[str]) -> None:
+def _join_by_text(parts: DisjointSets[_Node], old: Texts, new: Texts, by_id: set[str]) -> None:
     """Join tasks that ids do not pair by equal requests; to a pair of ids too, if it alone asks this."""
     holders: dict[str, list[tuple[int, str]]] = {}
     for side, tasks in enumerate((old, new)):
@@ -168,6 +150,6 @@ def _join_by_text(parts: _Parts, old: Texts, new: Texts, by_id: set[str]) -> Non
                 holders.setdefault(text, []).append((side, task))
     for _, nodes in sorted(holders.items()):
         unpaired = [node for node in nodes if node[1] not in by_id]
-        paired = {parts.find(node) for node in nodes if node[1] in by_id}
+        paired = {parts.root(node) for node in nodes if node[1] in by_id}
         if unpaired:
             parts.join([*unpaired, *(paired if len(paired) == 1 else ())])

@@ -15,6 +15,7 @@ from itertools import groupby
 
 from flywheel.config import SliceRule
 from flywheel.extensions import CaseScore
+from flywheel.stages.common.sets import DisjointSets
 from flywheel.stages.evaluate.attempt import Attempt
 from flywheel.stages.evaluate.logs.match_tasks import match_tasks
 from flywheel.stages.evaluate.slices import Gap, case_slices, gaps
@@ -157,18 +158,7 @@ def _units(scored: Mapping[str, tuple[list[Attempt], ...]]) -> tuple[dict[str, s
 
 
 def _tied(users: Mapping[str, Counter[str]]) -> dict[str, str]:
-    parent: dict[str, str] = {}
-
-    def find(user: str) -> str:
-        root = user
-        while parent.setdefault(root, root) != root:
-            root = parent[root]
-        while parent[user] != root:
-            parent[user], user = root, parent[user]
-        return root
-
+    sets = DisjointSets[str]()
     for counts in users.values():
-        roots = sorted({find(user) for user in counts})
-        for root in roots[1:]:
-            parent[root] = roots[0]
-    return {name: find(min(counts)) for name, counts in users.items()}
+        sets.join(counts)
+    return {name: sets.root(min(counts)) for name, counts in users.items()}
