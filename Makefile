@@ -44,7 +44,8 @@ demo: $(VENV)/.installed
 test: $(VENV)/.tested
 	@$(MAKE) --no-print-directory --jobs=2 pytest checks
 
-# All that tests import is compiled once, in a new environment, instead of by each of their processes.
+# All that tests import is compiled once, in a new environment, instead of by each of their processes. What cannot be
+# imported is reported by the tests themselves.
 $(VENV)/.imported: $(VENV)/.tested
 	@$(BIN)/python -m pytest --collect-only -q >/dev/null 2>&1 || true
 	@touch $@

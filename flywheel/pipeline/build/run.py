@@ -119,16 +119,15 @@ def _refuse_unbuilt(stages: Sequence[Stage], store: Store) -> None:
     Raises:
         UsageError: a stage before one of them was never built and is not among them.
     """
-    made = {table for stage in stages for table in stage.makes}
     brought = {name for stage in stages for name in stage.brings}
-    for stage in stages:
-        before = {stage_of(table) for table in stage.needs if table not in made} - brought - {"ingest"}
-        unbuilt = [one.name for one in STAGES if one.name in before and store.current(one.name) is None]
-        if unbuilt:
-            raise UsageError(
-                f"{stage.name} cannot be built: before it {', '.join(unbuilt)} must be, and never was",
-                hint="flywheel build",
-            )
+    run = [stage for stage in STAGES if stage in stages or stage.name in brought]
+    read = {stage_of(table) for stage in run for table in stage.needs} - {stage.name for stage in run}
+    unbuilt = [stage.name for stage in STAGES if stage.name in read and store.current(stage.name) is None]
+    if unbuilt:
+        raise UsageError(
+            f"{stages[0].name} cannot be built: stages before it never were ({', '.join(unbuilt)})",
+            hint="flywheel build",
+        )
 
 
 def _run(stage: Stage, store: Store, config: Config, workers: Workers) -> Snapshot:

@@ -35,7 +35,7 @@ from flywheel.stages.gate import rule_names
 from flywheel.stages.labelling.posterior import Contribution, Posterior, Vote, scope_of
 from flywheel.stages.labelling.priors import BACKS, PEERS_ALONE, PRAISE, PRAISE_ALONE, UNBACKED
 from flywheel.stages.signals.cohorts import BURST, CROWD, DEEDS
-from flywheel.stages.signals.crowds import ENOUGH_KNOWN
+from flywheel.stages.signals.crowds import ENOUGH_KNOWN, ENOUGH_OTHERS
 from flywheel.stats.delays import late_after_silence
 
 Record = Mapping[str, Any]
@@ -467,7 +467,10 @@ def _crowd(ctx: Context, record: Record) -> Iterator[str]:
             f"{row['others_like']:,} of {row['others']:,} of those before and after them (P {row['p']:.1g} by chance)"
         )
         if row["aside"]:
-            yield f"    Their votes are set aside, until {ENOUGH_KNOWN} or more of them are audited and most are right."
+            yield (
+                f"    Their votes are set aside, until {ENOUGH_OTHERS} accounts that come later mostly agree, or "
+                f"{ENOUGH_KNOWN} of them are audited and most are right."
+            )
         else:
             yield "    That may be chance, or too few can be compared with: their votes count. Look at some."
 

@@ -23,11 +23,11 @@ from flywheel.config import TrustConfig
 from flywheel.contracts import conform
 from flywheel.funnel import Funnel
 from flywheel.records import EventKind, Reward
-from flywheel.stages.signals.rows import rewards_frame
+from flywheel.stages.signals.rows import ANSWERED_FAMILY, rewards_frame
 
 BURST, CROWD = "burst", "crowd"  # names of the marks on an episode
 # Families of what users do, with the share of users who do it after an answer that they like, or dislike, at the most.
-DEEDS = {"sentiment_pos": 0.4, "sentiment_neg": 0.4, "adoption": 0.7, "followup": 0.5, "answered": 0.5}
+DEEDS = {"sentiment_pos": 0.4, "sentiment_neg": 0.4, "adoption": 0.7, "followup": 0.5, ANSWERED_FAMILY: 0.5}
 ENOUGH_ACCOUNTS = 5  # of one deed
 BY_CHANCE = 1e-4  # P(so many of them do the same of themselves), below which they are one
 PSEUDO_USERS = 5.0  # by which the usual share counts next to that of established accounts at the same action
