@@ -28,7 +28,12 @@ def made(recipe: str, model: Path, folder: Path) -> Project:
 
 
 @pytest.mark.parametrize(
-    ("recipe", "method", "rows"), [("coding_agent", "dpo", 40), ("deep_research", "grpo", 20), ("editor", "dpo", 20)]
+    ("recipe", "method", "rows"),
+    [
+        pytest.param("coding_agent", "dpo", 40, marks=pytest.mark.e2e),
+        ("deep_research", "grpo", 20),
+        ("editor", "dpo", 20),
+    ],
 )
 def test_a_recipe_goes_from_its_logs_to_a_plan(
     recipe: str, method: str, rows: int, tiny_model: Path, tmp_path: Path

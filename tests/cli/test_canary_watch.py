@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from flywheel.project import Project
 from tests.cli.test_app import flywheel
 from tests.cli.test_eval_logs import request
@@ -63,6 +64,7 @@ def test_a_harmful_canary_is_rolled_back(tmp_path: Path) -> None:
     assert found["reasons"][0].startswith("worse by 3.0 pp or more: e-value ")
 
 
+@pytest.mark.e2e
 def test_a_share_of_users_that_is_not_what_it_should_be(tmp_path: Path) -> None:
     old, new = serve(tmp_path, 1, "old", 0.5, 200), serve(tmp_path, 1, "canary", 0.5, 40)
 
@@ -72,6 +74,7 @@ def test_a_share_of_users_that_is_not_what_it_should_be(tmp_path: Path) -> None:
     assert "share of users is not 50.0%" in found["reasons"][0]
 
 
+@pytest.mark.e2e
 def test_equal_policies_go_on_and_grown_logs_count_once(tmp_path: Path) -> None:
     first = [serve(tmp_path, 1, name, 0.5) for name in ("old", "canary")]
     assert look(tmp_path, first[0], first[1])[1]["n_old"] == 60

@@ -15,7 +15,8 @@ from tests.cli.test_app import flywheel
 AIRLINE = "tau2-bench/airline/{}_airline_default_gpt-4.1_1trials.json.gz"
 WIKI = "verifiers-wiki-search/wiki-search--{}"
 REAL = [
-    (AIRLINE.format("gpt-4.1"), AIRLINE.format("ft-gpt-4.1-tau2-full-sft"), "INCONCLUSIVE", (20, 10, 13, 6, 3)),
+    pytest.param(AIRLINE.format("gpt-4.1"), AIRLINE.format("ft-gpt-4.1-tau2-full-sft"), "INCONCLUSIVE",
+                 (20, 10, 13, 6, 3), marks=pytest.mark.e2e),
     (WIKI.format("qwen--qwen3-4b-instruct-2507"), WIKI.format("willcb--qwen3-4b-wiki-search"), "PROMOTE",
      (47, 25, 42, 18, 1)),
     pytest.param("mint/Mistral-7B-v0.1", "mint/CodeActAgent-Mistral-7b-v0.1", "PROMOTE", (239, 30, 72, 50, 8),
@@ -168,6 +169,7 @@ def test_what_does_not_go_together_is_said(tmp_path: Path) -> None:
     assert "--old and --new name policies in --logs" in flywheel("eval", "--old", "a", cwd=tmp_path).stderr
 
 
+@pytest.mark.e2e
 def test_graded_outcomes_are_compared_as_means_unless_a_threshold_is_given(tmp_path: Path) -> None:
     """Scores of .6 against .5 are no rate; from .55 on all of the new ones are successes and none of the old."""
     tasks = [(f"t{n}", request(n)) for n in range(40)]

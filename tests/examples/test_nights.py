@@ -61,7 +61,11 @@ def test_the_table_counts_what_promotions_were_worth_and_the_figure_is_the_same_
 
 @pytest.mark.parametrize(
     ("size", "world", "policy"),
-    [("FULL", WAREHOUSE, "expert"), ("FULL", DESK, "careful"), ("SMALL", COUNTER, "expert")],
+    [
+        pytest.param("FULL", WAREHOUSE, "expert", marks=pytest.mark.e2e),
+        ("FULL", DESK, "careful"),
+        ("SMALL", COUNTER, "expert"),
+    ],
     ids=["warehouse", "desk", "counter"],
 )
 def test_every_right_action_can_be_written(

@@ -57,6 +57,7 @@ def test_the_committed_logs_are_what_the_generator_writes(tmp_path: Path, root: 
     assert sum(map(len, made.values())) < 3_000_000
 
 
+@pytest.mark.e2e
 def test_another_seed_gives_other_logs(tmp_path: Path, sample_logs: Path) -> None:
     generate(tmp_path, tmp_path / "truth.jsonl", 8)
     assert (tmp_path / "native.jsonl").read_bytes() != (sample_logs / "native.jsonl").read_bytes()

@@ -309,7 +309,7 @@ def test_an_answer_that_is_refused_is_not_remembered(server: PolicyServer, here:
     assert [a.message for a in answers] == [a.message for a in meant]
 
 
-@pytest.mark.parametrize(("status", "after"), [(429, "1.1"), (503, "a date")])
+@pytest.mark.parametrize(("status", "after"), [(429, "1.1"), pytest.param(503, "a date", marks=pytest.mark.e2e)])
 def test_a_busy_server_is_asked_again_and_never_more_at_once_than_allowed(
     status: int, after: str, server: PolicyServer
 ) -> None:

@@ -59,7 +59,13 @@ def plain_sampled() -> list[list[int]]:
         return alone(tiny("llama").eval(), SAMPLED)
 
 
-@pytest.mark.parametrize(("family", "draw"), [*((family, None) for family in FAMILIES), ("llama", SAMPLED)])
+@pytest.mark.parametrize(
+    ("family", "draw"),
+    [
+        *(pytest.param(family, None, marks=[pytest.mark.e2e] if n % 2 else []) for n, family in enumerate(FAMILIES)),
+        ("llama", SAMPLED),
+    ],
+)
 def test_a_memory_changes_no_token(family: str, draw: Draw | None) -> None:
     model, plain = tiny(family).eval(), alone(tiny(family).eval(), draw)
 

@@ -74,6 +74,7 @@ def project(tmp_path: Path, tiny_model: Path) -> Project:
     return made
 
 
+@pytest.mark.e2e
 def test_odd_text_goes_round_the_wheel(project: Project, tmp_path: Path) -> None:
     plan = project.plan(1)
     train(project)

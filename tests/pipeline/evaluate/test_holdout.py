@@ -45,7 +45,7 @@ def asked(row: dict[str, Any]) -> set[str]:
     return {message["content"] for message in row["prompt"] if message["role"] == "user"}
 
 
-@pytest.mark.parametrize("method", ["sft", "kto"])
+@pytest.mark.parametrize("method", ["sft", pytest.param("kto", marks=pytest.mark.e2e)])
 def test_a_round_is_not_trained_on_what_an_evaluator_declares(project: Project, method: str, tmp_path: Path) -> None:
     project.export(tmp_path / "whole", forms=["unpaired"])
     rows = [json.loads(line) for line in (tmp_path / "whole" / "unpaired.jsonl").read_text().splitlines()]

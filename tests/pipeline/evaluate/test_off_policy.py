@@ -130,6 +130,7 @@ def _talks(ctx: Context, episodes: pl.DataFrame) -> list[str]:
     return [keys[talk] for talk in episodes["conversation_id"].to_list()]
 
 
+@pytest.mark.e2e
 def test_on_the_policy_that_acted_weights_are_one(project: Project) -> None:
     found, mean = _found(_context(project, []), "told")
 

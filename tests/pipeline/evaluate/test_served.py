@@ -64,6 +64,7 @@ def test_scores_are_those_of_this_process(trained: Path, server: PolicyServer, t
     assert all(path in {"/v1/models", "/version", "/openapi.json"} for path, _ in server.seen[seen:])
 
 
+@pytest.mark.e2e
 def test_suites_that_need_log_probabilities_say_that_there_are_none(
     trained: Path, server: PolicyServer, tmp_path: Path
 ) -> None:
@@ -83,6 +84,7 @@ def test_suites_that_need_log_probabilities_say_that_there_are_none(
     assert _scores(report, "next_action")
 
 
+@pytest.mark.e2e
 def test_a_server_that_dies_leaves_nothing_that_is_judged(trained: Path, server: PolicyServer, tmp_path: Path) -> None:
     server.dies_after = 3
     project = _project(trained, tmp_path / "served", server.url, at_once=1)

@@ -105,6 +105,7 @@ def test_a_log_that_tells_nothing_of_its_draws_is_refused_at_no_cost(judged: Eva
     assert "REFUSED: the probabilities" in (trained / "rounds" / "0001" / "report.html").read_text()
 
 
+@pytest.mark.e2e
 def test_a_suite_of_its_own_cases_is_not_scored_again_because_logs_have_come(
     trained: Path, judged: EvalReport, tmp_path: Path
 ) -> None:
@@ -171,6 +172,7 @@ WORDS = (
 )
 
 
+@pytest.mark.e2e
 def test_a_suites_own_cases_that_an_earlier_candidate_had_come_last(trained: Path, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(trained, folder)
@@ -183,7 +185,8 @@ def test_a_suites_own_cases_that_an_earlier_candidate_had_come_last(trained: Pat
     assert own_cases_of_looks(project) == [{"case 0", "case 1", "case 2"}, {"case 3", "case 4", "case 5"}]
 
 
-@pytest.mark.parametrize("lost", [pytest.param(False, marks=pytest.mark.e2e), True])
+@pytest.mark.e2e
+@pytest.mark.parametrize("lost", [False, True])
 def test_a_later_look_has_other_cases_of_a_suites_own(trained: Path, tmp_path: Path, *, lost: bool) -> None:
     """Also where the scores of the first look are gone, as behind `forget`: no case counts twice in the evidence."""
     folder = tmp_path / "copy"

@@ -189,6 +189,7 @@ def test_spans_and_moments() -> None:
         moment("yesterday")
 
 
+@pytest.mark.e2e
 def test_graded_outcomes_are_a_mean_score_and_recorded_ones_are_not_capped(tmp_path: Path) -> None:
     """Twenty outcomes of .5 and twenty of 1: a mean of .75, not a rate; with a threshold a rate of 50 %."""
     events = []

@@ -188,6 +188,7 @@ def test_a_night_waits_for_rows_and_for_held_out_tasks(planned: Project) -> None
     assert missing(planned, min_new_rows=13)[0] == (12, 13)
 
 
+@pytest.mark.e2e
 def test_a_round_that_stands_in_for_tainted_ones_waits_for_nothing(planned: Project) -> None:
     made: dict[str, Any] = {
         "user_sha256": "u",

@@ -87,6 +87,7 @@ def test_chips_say_what_they_rest_on(project: Project, bundle: Path) -> None:
     assert len(chips) == rewards
 
 
+@pytest.mark.e2e
 def test_a_pair_is_cut_into_tokens_of_the_base_model(project: Project, bundle: Path) -> None:
     episodes = [e for path in (bundle / "episodes").iterdir() for e in _Island(path).data["episodes"]]
     pairs = {pair["id"]: pair for e in episodes for pair in e["pairs"]}

@@ -70,6 +70,7 @@ def test_whole_conversations_and_own_judgements(tmp_path: Path) -> None:
     assert belongings(project.context, BOB).counts["conversations"] == 1
 
 
+@pytest.mark.e2e
 def test_what_was_recorded_under_another_name_goes_too(tmp_path: Path) -> None:
     """A trace that is part of her session, and a judgement that came by itself and found her trace."""
     project = project_of(
@@ -139,6 +140,7 @@ def test_the_newest_clean_champion_takes_over(turned: Project) -> None:
     assert registry.trained() == [4]
 
 
+@pytest.mark.e2e
 def test_a_round_begun_on_their_rows_is_begun_anew(turned: Project) -> None:
     make_round(turned, 5, [ANN])
     registry = turned.registry
@@ -150,6 +152,7 @@ def test_a_round_begun_on_their_rows_is_begun_anew(turned: Project) -> None:
     assert certificate.rebase_round == registry.next_number() == 5
 
 
+@pytest.mark.e2e
 def test_servers_that_still_serve_it_are_named(turned: Project) -> None:
     line = {"url": "http://gpu:8000", "name": "shop-round-3", "round": 3, "previous_sha256": ""}
     (turned.registry.root / DEPLOYMENTS).write_text(json.dumps(line) + "\n")
@@ -159,6 +162,7 @@ def test_servers_that_still_serve_it_are_named(turned: Project) -> None:
     assert notes == ["round 3 is deployed at http://gpu:8000: flywheel deploy vllm --url http://gpu:8000"]
 
 
+@pytest.mark.e2e
 def test_void_evaluations_are_named(tmp_path: Path) -> None:
     """With half of the held-out episodes gone, what was judged on them is void."""
     talks = [
@@ -179,6 +183,7 @@ def test_void_evaluations_are_named(tmp_path: Path) -> None:
     assert any("void" in line for line in project.explain("1").lines)
 
 
+@pytest.mark.e2e
 def test_audits_lose_what_was_drawn_and_answered(tmp_path: Path) -> None:
     project = project_of(tmp_path, said("hers", "ann"), acted("hers"), said("his", "bob"), acted("his"))
     project.audit(10, ask=lambda _: (1.0, "well done"), reviewer="eve")

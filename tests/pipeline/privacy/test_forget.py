@@ -136,6 +136,7 @@ def test_nothing_of_the_user_is_left(trained: Path, forgotten: Path) -> None:
     assert not (forgotten / ".flywheel" / FORGETTING).exists()
 
 
+@pytest.mark.e2e
 def test_the_next_round_is_the_one_that_would_have_been(trained: Path, open_again: Project, tmp_path: Path) -> None:
     shutil.copytree(trained.parent / "minus", tmp_path / "never" / "logs")
     shutil.copy(trained / "flywheel.toml", tmp_path / "never")

@@ -70,7 +70,13 @@ def test_a_look_without_promote_is_a_look(looked: Path) -> None:
     assert len(ledger(looked).candidates()[0].looks) == 1
 
 
-@pytest.mark.parametrize("suite", ["preference", "flywheel.stages.evaluate.suites.next_action:next_action"])
+@pytest.mark.parametrize(
+    "suite",
+    [
+        pytest.param("preference", marks=pytest.mark.e2e),
+        "flywheel.stages.evaluate.suites.next_action:next_action",
+    ],
+)
 def test_another_suite_than_the_registered_ones_is_another_candidate_and_blocked(looked: Path, suite: str) -> None:
     """Also the same one by another name."""
     found = decided(looked, suites=[suite])
@@ -81,7 +87,11 @@ def test_another_suite_than_the_registered_ones_is_another_candidate_and_blocked
 
 
 @pytest.mark.parametrize(
-    "settings", ["[gate]\nalpha = 0.9\nmin_cases = 1\n", "[gate]\nrules = ['superiority']\nmargin = 0.9\n"]
+    "settings",
+    [
+        "[gate]\nalpha = 0.9\nmin_cases = 1\n",
+        pytest.param("[gate]\nrules = ['superiority']\nmargin = 0.9\n", marks=pytest.mark.e2e),
+    ],
 )
 def test_a_changed_gate_does_not_apply_to_a_round_that_is_trained(looked: Path, settings: str) -> None:
     before = decided(looked)
@@ -168,7 +178,13 @@ def test_another_base_model_is_another_protocol(folder: Path, tmp_path: Path) ->
     assert "another protocol (model)" in reason(found)
 
 
-@pytest.mark.parametrize("edited", ["mine.py", "mine/__init__.py"], ids=["edited", "a package that comes before it"])
+@pytest.mark.parametrize(
+    "edited",
+    [
+        pytest.param("mine.py", id="edited", marks=pytest.mark.e2e),
+        pytest.param("mine/__init__.py", id="a package that comes before it"),
+    ],
+)
 def test_a_rule_of_the_project_that_was_edited_after_the_look_is_blocked(folder: Path, edited: str) -> None:
     (folder / "mine.py").write_text("from flywheel.stages.gate import superiority as rule\n")
     config = folder / "flywheel.toml"
@@ -212,6 +228,7 @@ def test_a_protocol_that_was_edited_in_the_manifest_is_blocked(folder: Path) -> 
     assert "the protocol in the manifest of round 1 is not the one it was trained with" in reason(found)
 
 
+@pytest.mark.e2e
 def test_another_baseline_is_another_candidate_and_not_promoted(looked: Path) -> None:
     Project(looked).promote(1, force=True, reason="to have a champion")
     found = Project(looked).evaluate(1, against="base").report

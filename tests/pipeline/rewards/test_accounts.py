@@ -53,7 +53,7 @@ def labels(project: Project, prefix: str) -> pl.DataFrame:
     ("n", "said", "did", "who"),
     [
         pytest.param(150, THANKS, "", NEW, marks=pytest.mark.e2e),
-        (40, THANKS, "export", NEW),
+        pytest.param(40, THANKS, "export", NEW, marks=pytest.mark.e2e),
         (30, "", "export", GROWN),
     ],
 )
@@ -73,6 +73,7 @@ def test_a_crowd_that_praises_a_bad_action_changes_no_row(
     assert any(f"one of {n} accounts" in line for line in lines)
 
 
+@pytest.mark.e2e
 def test_grown_accounts_of_several_minds_about_how_they_are_pleased_change_no_row(
     before: Project, tmp_path: Path
 ) -> None:
@@ -96,7 +97,13 @@ def test_grown_accounts_of_several_minds_about_how_they_are_pleased_change_no_ro
     assert any("set aside" in line for line in lines)
 
 
-@pytest.mark.parametrize("names", [["export"], ["export", "copied", "applied", "sent", "merged", "Export", "copy"]])
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(["export"], marks=pytest.mark.e2e),
+        ["export", "copied", "applied", "sent", "merged", "Export", "copy"],
+    ],
+)
 def test_a_crowd_of_strangers_cannot_praise_another_accounts_conversation(
     names: list[str], before: Project, tmp_path: Path
 ) -> None:
@@ -129,7 +136,12 @@ def edits(n: int, who: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("n", "who", "learned"), [(40, NEW, 0), pytest.param(400, NEW, 0, marks=pytest.mark.e2e), (12, GROWN, 12)]
+    ("n", "who", "learned"),
+    [
+        pytest.param(40, NEW, 0, marks=pytest.mark.e2e),
+        pytest.param(400, NEW, 0, marks=pytest.mark.e2e),
+        (12, GROWN, 12),
+    ],
 )
 def test_words_that_new_accounts_put_into_the_agents_mouth_are_not_trained(
     n: int, who: str, learned: int, tmp_path: Path

@@ -48,6 +48,7 @@ def answered(path: Path, *, says: Any = True, comment: str = "") -> Path:
     return path
 
 
+@pytest.mark.e2e
 def test_a_sample_stands_for_all_episodes(project: Project, tmp_path: Path) -> None:
     answer = project.audit(40, out=tmp_path / "q.jsonl")
     assert (answer.drawn, answer.answered) == (40, 0)
@@ -89,6 +90,7 @@ def test_answers_are_events_and_decide(project: Project, tmp_path: Path) -> None
     assert table(lost, "rewards", "rewards").filter(signal="audit").height == 35, "answers are read again like any log"
 
 
+@pytest.mark.e2e
 def test_a_plan_says_how_many_outcomes_are_unclear_until_enough_are_known(project: Project, tmp_path: Path) -> None:
     train = read_table(project.store, "episodes").filter(split="train").select("episode_id").collect()
     whole = table(project, "returns", "returns").filter(pl.col("step").is_null()).join(train, on="episode_id")

@@ -101,6 +101,7 @@ def test_feedback_and_policies_of_a_source_may_be_refused(tmp_path: Path) -> Non
     assert any("feedback of sources that may not give any" in line and " 1 " in line for line in notes)
 
 
+@pytest.mark.e2e
 def test_only_a_file_that_the_key_signed_counts_where_that_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

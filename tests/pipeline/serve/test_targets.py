@@ -337,7 +337,9 @@ def spoken(projects: Callable[[str], Path], tmp_path_factory: pytest.TempPathFac
 @pytest.mark.parametrize(
     ("does", "reason"),
     [
-        ("{{ raise_exception('no') }}", "the base model's template cannot render it"),
+        pytest.param(
+            "{{ raise_exception('no') }}", "the base model's template cannot render it", marks=pytest.mark.e2e
+        ),
         ("{{ '\\n\\n' }}", "prompt and action have other tokens in one text"),
     ],
 )

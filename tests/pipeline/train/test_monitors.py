@@ -65,6 +65,7 @@ def test_red_blocks_training_until_somebody_says_why(flattering: Project) -> Non
     assert manifest.monitors == plan.monitors
 
 
+@pytest.mark.e2e
 def test_a_champion_of_old_logs_serves_from_the_end_of_the_log_it_was_promoted_on(
     tmp_path: Path, tiny_model: Path
 ) -> None:

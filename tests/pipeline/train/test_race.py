@@ -249,6 +249,7 @@ class StoppedError(Exception):
     """Somebody stopped it."""
 
 
+@pytest.mark.e2e
 def test_an_interrupted_race_goes_on_and_ends_alike(built: Path, raced: Path) -> None:
     project = Project(copied(built, "interrupted"))
     work, seen = project.store.root / "cache" / WORK, set[str]()
@@ -298,6 +299,7 @@ def remember(racing: Racing, ours: float | None, theirs: float) -> None:
             store.cache("race", heat.key, entry(ours))
 
 
+@pytest.mark.e2e
 def test_where_nothing_is_as_good_as_the_champion_nothing_is_trained(raced: Path) -> None:
     folder = copied(raced, "lost")
     Project(folder).promote(1, force=True, reason="a test")
@@ -322,6 +324,7 @@ def test_where_nothing_is_as_good_as_the_champion_nothing_is_trained(raced: Path
     assert f"0 of 1 methods as good as round 1 on {race.tasks} development tasks" in night.stdout
 
 
+@pytest.mark.e2e
 def test_where_no_candidate_can_be_trained_the_rule_decides_and_says_so(built: Path) -> None:
     folder = copied(built, "failed")
     write_config(folder, steps=2)

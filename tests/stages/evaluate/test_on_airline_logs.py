@@ -31,6 +31,7 @@ def holdout(tau_airline: Path, tmp_path_factory: pytest.TempPathFactory) -> Hold
     return Holdout(episodes, held["steps"], held["returns"], held["pairs"], project.folder)
 
 
+@pytest.mark.e2e
 def test_the_cases(holdout: Holdout) -> None:
     calling = holdout.steps.filter(pl.col("action_key").is_not_null())
     cases = state_cases(holdout, 1_000)

@@ -41,7 +41,7 @@ FOUND = {
     "tau2-bench": {"email": 402, "phone": 12},
     "verifiers-wiki-search": {},
 }
-SLOW = {"intercode", "mini-swe-agent-deepseek", "mint", "star", "tau2-bench"}
+SLOW = {"intercode", "mini-swe-agent-deepseek", "mint", "star", "tau2-bench", "verifiers-wiki-search"}
 
 
 def events(folder: Path, readers: Mapping[str, Reader], kinds: list[str]) -> pl.DataFrame:

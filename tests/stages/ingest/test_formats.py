@@ -35,6 +35,7 @@ def test_a_sample_is_read_by_its_reader_and_whole(
     assert sure > max(found.values()), "another reader is as sure of it"
 
 
+@pytest.mark.e2e
 @pytest.mark.slow
 def test_blank_lines_and_marks_change_no_event(tmp_path: Path, take: Callable[..., Any]) -> None:
     """Read all samples as they are, and again with blank lines, CRLF and a mark, in two readings: nothing is new."""

@@ -53,7 +53,7 @@ def redacted(*texts: str) -> list[str]:
     "families",
     [
         pytest.param(FAMILIES, id="known"),
-        pytest.param(HELD_OUT, id="held out"),
+        pytest.param(HELD_OUT, id="held out", marks=pytest.mark.e2e),
         pytest.param((*THIRD, *FOURTH, *FIFTH, *SIXTH, *SEVENTH)[::2], id="looked at since", marks=pytest.mark.e2e),
     ],
 )
@@ -70,7 +70,7 @@ def test_planted_needles_are_gone(families: tuple[Family, ...]) -> None:
         pytest.param(NINTH, LATER, id="ninth", marks=pytest.mark.e2e),
         pytest.param(TENTH, TAUGHT, id="tenth", marks=pytest.mark.e2e),
         pytest.param(ELEVENTH, PUBLISHED, id="published"),
-        pytest.param(THIRTEENTH[::6], PRODUCED, id="production"),
+        pytest.param(THIRTEENTH[::6], PRODUCED, id="production", marks=pytest.mark.e2e),
     ],
 )
 def test_most_of_what_no_pattern_was_written_for_is_gone_too(

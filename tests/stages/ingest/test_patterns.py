@@ -218,12 +218,10 @@ def test_a_private_key_goes_whole() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "a" * 100_000,
+        *(pytest.param(text, marks=pytest.mark.e2e) for text in ("a" * 100_000, "1 " * 50_000, ":" * 100_000)),
         "a-" * 50_000,
-        "1 " * 50_000,
         "a.b@" * 25_000,
         "+1" * 50_000,
-        ":" * 100_000,
         "aB3" * 40_000,
         "1 23-" * 20_000,
     ],

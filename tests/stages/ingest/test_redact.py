@@ -60,6 +60,7 @@ def test_redacting_twice_changes_nothing(payloads: list[dict[str, object]]) -> N
     assert not again.counts
 
 
+@pytest.mark.e2e
 @pytest.mark.slow
 @settings(deadline=None)
 @given(

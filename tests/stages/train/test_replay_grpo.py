@@ -154,6 +154,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, mover: Path) -> tuple[TrainS
     return made, replay_grpo.train(made)
 
 
+@pytest.mark.e2e
 def test_what_is_worth_more_becomes_likelier(whole: tuple[TrainSpec, TrainResult]) -> None:
     made, result = whole
     seen, found = metrics(made), log_probs(made)

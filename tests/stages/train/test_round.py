@@ -172,7 +172,7 @@ def _killed_at_step(made: TrainSpec, step: int) -> None:
     assert process.wait() == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("ended", ["steps", "kl"])
+@pytest.mark.parametrize("ended", ["steps", pytest.param("kl", marks=pytest.mark.e2e)])
 def test_killed_twice_and_resumed_equals_uninterrupted(
     sft: tuple[TrainSpec, TrainResult, list[dict[str, Any]]], tmp_path: Path, tiny_model: Path, ended: str
 ) -> None:
@@ -323,7 +323,7 @@ def test_a_round_of_pairs_needs_a_pair(tmp_path: Path, tiny_model: Path) -> None
 @pytest.mark.parametrize(
     ("named", "dtype"),
     [
-        ("base", "float32"),
+        pytest.param("base", "float32", marks=pytest.mark.e2e),
         ("parent", "bfloat16"),
         pytest.param("base", "bfloat16", marks=pytest.mark.e2e),
         pytest.param("parent", "float32", marks=pytest.mark.e2e),

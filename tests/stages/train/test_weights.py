@@ -54,7 +54,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_tiny_model(tmp_path_factory.mktemp("whole") / "model")
 
 
-@pytest.mark.parametrize("heavy", [0, 1])
+@pytest.mark.parametrize("heavy", [pytest.param(0, marks=pytest.mark.e2e), 1])
 def test_twice_the_weight_is_the_row_twice(tmp_path: Path, whole: Path, heavy: int) -> None:
     made = spec(tmp_path, whole, batch_size=3, max_steps=1)
     first, other = rows("sft", 2)
@@ -78,6 +78,7 @@ def test_twice_the_weight_is_the_row_twice(tmp_path: Path, whole: Path, heavy: i
     assert without[1] != pytest.approx(norm, rel=4e-3), "without the weight it is another gradient"
 
 
+@pytest.mark.e2e
 def test_a_step_in_several_passes_is_the_step_in_one(tmp_path: Path, whole: Path) -> None:
     """Its tokens weigh alike, however many a pass has."""
     short, long = rows("sft", 2)

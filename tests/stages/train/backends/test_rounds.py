@@ -113,6 +113,7 @@ def test_a_users_own_trainer_trains_rounds_from_the_base_and_from_the_champion(c
     assert second.checks["loss_step0"] == pytest.approx(0.693147, abs=1e-4)  # the champion is start and reference
 
 
+@pytest.mark.e2e
 def test_a_killed_trainer_that_keeps_checkpoints_goes_on_and_its_first_step_stays_checked(copied: Path) -> None:
     shutil.copy(TRAINER, copied / "own.py")
     (copied / "goes_on.py").write_text(GOES_ON, encoding="utf-8")

@@ -184,6 +184,7 @@ def test_detection_and_refusal() -> None:
             read(record)
 
 
+@pytest.mark.e2e
 def test_the_real_runs_have_their_known_counts(real: Callable[[str], Any]) -> None:
     taken = real("mini-swe-agent-deepseek")
     assert (taken.read, taken.quarantined.height, taken.adds_up()) == (74, 0, True)

@@ -154,6 +154,7 @@ def test_detection() -> None:
     assert READER.sniff(Sample("run.json", [{"simulations": []}])) == 0
 
 
+@pytest.mark.e2e
 def test_the_real_runs_have_their_known_counts(real: Callable[[str], Any]) -> None:
     taken = real("tau2-bench")
     assert (taken.read, taken.quarantined.height) == (27, 0)
