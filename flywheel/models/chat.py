@@ -226,6 +226,7 @@ class ChatFormat:
             raise FlywheelError("the base model has no chat template", hint="choose an instruction-tuned base model")
         self.tokenizer = tokenizer
         self._prompt: tuple[Sequence[Mapping[str, Any]], Tools, str | None] = ((), None, None)
+        self._prompt_ids: list[int] | None = None
         self._tools: tuple[Tools, Tools] = (None, None)
         special = {str(t) for t in tokenizer.added_tokens_decoder.values() if t.special}
         self._thinks = way_of_thinking(self._untooled, tokenizer.get_added_vocab())
@@ -306,7 +307,14 @@ class ChatFormat:
         return str(_defused(text, self._control))
 
     def ids(self, text: str) -> list[int]:
-        """Return a rendered text's token ids; no special token is added."""
+        """Return a rendered text's token ids; no special token is added. Those of the last prompt are kept with it."""
+        if text is not self._prompt[2]:
+            return self._encoded(text)
+        if self._prompt_ids is None:
+            self._prompt_ids = self._encoded(text)
+        return list(self._prompt_ids)
+
+    def _encoded(self, text: str) -> list[int]:
         ids: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         return ids
 
@@ -319,7 +327,7 @@ class ChatFormat:
         same = tools is tools_before and len(messages) == len(before) and all(map(is_, messages, before))
         if text is None or not same:
             text = self._render(messages, tools, generation_prompt=True)
-            self._prompt = list(messages), tools, text
+            self._prompt, self._prompt_ids = (list(messages), tools, text), None
         return text
 
     def text_messages(self, messages: Messages, tools: Tools) -> list[dict[str, str]]:
