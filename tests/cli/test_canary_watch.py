@@ -98,6 +98,7 @@ def test_what_was_ingested_by_the_names_of_the_policies(tmp_path: Path) -> None:
     assert "which is the old policy, which the canary?" in unnamed.stderr
 
 
+@pytest.mark.e2e
 def test_a_changed_file_of_looks_is_refused(tmp_path: Path) -> None:
     for night in (1, 2):
         look(tmp_path, serve(tmp_path, night, "old", 0.5), serve(tmp_path, night, "canary", 0.5))

@@ -1,8 +1,8 @@
 """kill -9 at every place where a stage changes the disk, then the same command again: equal to never being killed.
 
 `make test` kills forked commands at one in five of their places (`tests/forked/kill.py`), and three real processes with
-all they started at seeded moments; `make e2e` kills at each place, turns the wheel in real processes, and kills real
-ones 200 times.
+all they started at seeded moments, and turns the wheel in real ones; `make e2e` kills at each place, and real processes
+200 times.
 """
 
 from __future__ import annotations
@@ -161,7 +161,6 @@ def test_real_processes_killed_while_ingesting_and_building(logs: Path, built: P
     assert _killed(logs, tmp_path / "p", TABLES, moments, built) == 3
 
 
-@pytest.mark.e2e
 def test_a_turn_of_the_wheel_in_real_processes(built: Path, turned: Path, tmp_path: Path) -> None:
     _check(_in_real_processes(shutil.copytree(built, tmp_path / "p", symlinks=True)), turned)
 
@@ -173,7 +172,6 @@ def _in_real_processes(project: Path) -> Path:
     return project
 
 
-@pytest.mark.e2e
 def test_a_turn_of_the_wheel_in_real_processes_one_killed_when_it_has_trained(
     built: Path, turned: Path, tmp_path: Path
 ) -> None:

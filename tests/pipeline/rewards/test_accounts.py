@@ -151,6 +151,7 @@ def test_words_that_new_accounts_put_into_the_agents_mouth_are_not_trained(
     assert (after["pairs"].filter(builder="user_edit").height > 0) is (learned > 0)
 
 
+@pytest.mark.e2e
 def test_who_edits_other_accounts_conversations_has_nothing_trained(tmp_path: Path) -> None:
     own = list(edits(12, "s@x.example"))
     strange = [line.replace("new-", "old-0-") for line in own if '"edit"' in line]

@@ -163,6 +163,7 @@ def test_suspect_episodes_are_not_asked_about(tmp_path: Path) -> None:
         project.audit(5, new=True)
 
 
+@pytest.mark.e2e
 def test_the_suspect_file_is_flagged_and_teaches_nothing(shared_data: Path, tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     shutil.copytree(shared_data / "tau-bench" / "suspect", tmp_path / "logs" / "suspect")

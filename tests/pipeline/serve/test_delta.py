@@ -91,6 +91,7 @@ def test_a_log_of_what_is_not_there_is_not_written(logged: Project) -> None:
     assert not list(logged.folder.rglob("_delta_log"))
 
 
+@pytest.mark.e2e
 def test_the_newest_version_names_files_that_gc_and_forget_keep(logged: Project) -> None:
     logged.build()
     logged.publish()

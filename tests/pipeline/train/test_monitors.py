@@ -96,6 +96,7 @@ def test_a_champion_of_old_logs_serves_from_the_end_of_the_log_it_was_promoted_o
     assert "that claim to be by round 1 from before it served" in window.sentence
 
 
+@pytest.mark.e2e
 def test_nothing_red_records_no_force(projects: Callable[[str], Path]) -> None:
     manifest = train(Project(projects("built")), "--force", "--reason", "just in case")
     assert manifest.forced == ""

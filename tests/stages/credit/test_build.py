@@ -117,6 +117,7 @@ def test_empty_tables() -> None:
     assert (empty.height, empty.schema) == (0, polars_schema(Return))
 
 
+@pytest.mark.e2e
 def test_the_airline_log(tau_airline: Path) -> None:
     events = airline_events(tau_airline)
     episodes, steps = build_episodes(events, EpisodesConfig(), Funnel())

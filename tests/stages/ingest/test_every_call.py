@@ -120,7 +120,9 @@ def logged_calls(tmp_path_factory: pytest.TempPathFactory, readers: Mapping[str,
     return calls_by_record(read_all(tmp_path_factory.mktemp("all"), readers, None).events)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=[pytest.mark.e2e] if n % 2 else []) for n, way in enumerate(WAYS)]
+)
 def test_strange_records_lose_no_call_in_silence(
     way: str, tmp_path: Path, readers: Mapping[str, Reader], logged_calls: Counter[tuple[str, int]]
 ) -> None:

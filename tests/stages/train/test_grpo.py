@@ -339,6 +339,7 @@ def actions(n: int) -> list[dict[str, Any]]:
     ][:n]
 
 
+@pytest.mark.e2e
 def test_a_limit_stops_with_the_reason_and_the_round_goes_on_from_its_checkpoint(
     tmp_path: Path, tiny_model: Path
 ) -> None:

@@ -83,6 +83,7 @@ def _trained_bandit(*, topr: bool) -> list[float]:
         return torch.cat(scorer.shared(rows)).exp().tolist()
 
 
+@pytest.mark.e2e
 def test_topr_ends_at_the_winners_as_they_were_logged() -> None:
     assert _trained_bandit(topr=True) == pytest.approx([0, 0.857143, 0, 0.142857], abs=0.01)
 

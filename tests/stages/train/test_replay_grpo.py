@@ -184,6 +184,7 @@ def test_refused_misses_teach_nothing_and_a_round_goes_on_from_its_checkpoint(
     assert resumed.checks == whole[1].checks
 
 
+@pytest.mark.e2e
 def test_attempts_that_leave_the_log_move_nothing(tmp_path: Path, mover: Path) -> None:
     """Not even by the KL to the reference, which is not 0 for an adapter that was trained before."""
     nothing = [{**row, "calls": [], "endings": []} for row in ROWS]

@@ -111,6 +111,7 @@ def test_detection_and_refusal(tmp_path: Path, take: Callable[..., Any]) -> None
     assert steps["tool_status"].to_list() == [["ok"], ["ok"]]
 
 
+@pytest.mark.e2e
 def test_the_real_attempts_have_their_known_counts(real: Callable[[str], Any]) -> None:
     taken = real("intercode")
     assert (taken.read, taken.quarantined.height, taken.adds_up()) == (35, 0, True)

@@ -112,6 +112,7 @@ def test_detection_and_refusal(tmp_path: Path, take: Callable[..., Any]) -> None
     assert (episodes["stop_reason"].item(), steps["tool_status"].to_list()) == ("answered", [["ok"], []])
 
 
+@pytest.mark.e2e
 def test_the_real_attempts_have_their_known_counts(real: Callable[[str], Any]) -> None:
     taken = real("mint")
     assert (taken.read, taken.quarantined.height, taken.adds_up()) == (1914, 0, True)
