@@ -131,7 +131,6 @@ class Talk:
         self.draws: dict[int, Draw] = {}
         self.over = False
         self.acts = self.well_formed = 0
-        self.first_ok = False
         self._world, self._seed, self._name, self._since = world, seed, name, 0
 
     @property
@@ -157,7 +156,6 @@ class Talk:
         ended = not calls
         for call in calls:
             text, ok = self.session.call(call["name"], call["arguments"])
-            self.first_ok |= self.acts == 1 and call is calls[0] and ok
             ended |= ok and call["name"] in self._world.last
             self.messages.append(
                 {"role": "tool", "tool_call_id": call["id"], "name": call["name"], "content": text,
