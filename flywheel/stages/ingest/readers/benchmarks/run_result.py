@@ -52,6 +52,7 @@ _TALKS = ("messages", "history", "trajectory", "turns", "steps", "events", "conv
           "conversations", "logs", "raw_logging_results")  # fmt: skip
 _TOOLS = ("tool", "tool_name", "toolName", "function")
 _GIVEN = {"args", "arguments", "parameters", "params", "tool_input"}
+_SEEN = {"observation", "observations", "thought", "action_input", "tool_calls", "function_call"}
 _HUMPS = re.compile(r"(?<=[a-z])([A-Z])")
 _USERS = ("user", "user_id", "userId", "end_user", "customer_id", "customerId", "account_id", "accountId")
 _OF_USERS = {"feedback", "rating", "review", "survey"}
@@ -70,7 +71,7 @@ def _sniff(sample: Sample) -> float:
     entries = [entry for record in records for entry in _entries(record)]
     if not entries or any(_talks(entry) for entry in (*records, *(fields for _, fields in entries))):
         return 0.0
-    if any(map(_chats, records)):
+    if any(_chats(record) or _has_steps(record) for record in records):
         return 0.0
     told = [entry for entry in entries if results(entry[1])]
     if len(entries) > 1:
@@ -133,6 +134,13 @@ def _chats(record: Mapping[str, Any]) -> bool:
         return True
 
 
+def _has_steps(place: Any) -> bool:
+    """Whether a list in a record, at any depth, has what was observed step by step: a talk that no reader knows."""
+    if isinstance(place, list):
+        return any(not _SEEN.isdisjoint(step) for step in map(as_dict, place)) or any(map(_has_steps, place))
+    return isinstance(place, dict) and any(_has_steps(held) for held in place.values() if isinstance(held, dict | list))
+
+
 def _talks(fields: Mapping[str, Any]) -> bool:
     """Whether an object holds a talk, or is a call of a tool with its result."""
     talks = any(isinstance(fields.get(key), list | dict) and fields[key] for key in _TALKS)
@@ -166,5 +174,5 @@ def _is_short(value: str) -> bool:
 
 
 READER = reader(
-    "run_result", 3, "results and settings next to transcripts", sniff=_sniff, read=_read, from_path=_from_path
+    "run_result", 4, "results and settings next to transcripts", sniff=_sniff, read=_read, from_path=_from_path
 )
