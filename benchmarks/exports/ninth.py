@@ -63,6 +63,21 @@ def toolbench() -> Export:
                    "answer/7_CoT.json": {**shared, "try_count": 1, "trys": trys}}, [])  # fmt: skip
 
 
+@export(9, "A home-made log, with blocks as Python shows them")
+def shown() -> Export:
+    """`str(block)` of an answer, and each of its calls once more: read as words, an answer would be several acts."""
+    messages: list[Any] = [{"role": "user", "content": SERIAL[0].asked}]
+    for act in SERIAL[0].acts[:-1]:
+        (call,) = act.calls
+        block = f"ToolUseBlock(id='{call.id}', input={call.args!r}, name='{call.name}', type='tool_use')"
+        messages += [{"role": "assistant", "content": [block]},
+                     {"role": "tool_call", "tool": call.name, "input": call.args},
+                     {"role": "tool_result", "tool": call.name, "result": {"value": call.result}}]  # fmt: skip
+    return Export(
+        {"trace.json": {"session_id": "s", "model": MODEL, "conversations": [{"conversation": messages}]}}, []
+    )
+
+
 @export(9, "OpenHands, a folder of its SDK")
 def openhands_sdk() -> Export:
     """`base_state.json` names the model and what the agent took; `events/` holds the talk, one event a file."""
@@ -73,10 +88,15 @@ def openhands_sdk() -> Export:
         other = {"model_name": "acme-small", "accumulated_token_usage": {"prompt_tokens": 9, "completion_tokens": 1}}
         stats = {"usage_to_metrics": {"agent": {"model_name": MODEL, "accumulated_token_usage": used},
                                       "condenser": other}}  # fmt: skip
-        files[f"{talk.id}/base_state.json"] = {
-            "id": talk.id, "agent": {"kind": "Agent", "llm": {"model": MODEL, "usage_id": "agent"}},
-            "workspace": {"kind": "LocalWorkspace"}, "execution_status": "finished", "stats": stats}  # fmt: skip
-        for n, event in enumerate(_events(talk)):
+        updates = []
+        if talk is SERIAL[0]:
+            files[f"{talk.id}/base_state.json"] = {
+                "id": talk.id, "agent": {"kind": "Agent", "llm": {"model": MODEL, "usage_id": "agent"}},
+                "workspace": {"kind": "LocalWorkspace"}, "execution_status": "finished", "stats": stats}  # fmt: skip
+        else:  # as its server streams it
+            updates = [{"kind": "ConversationStateUpdateEvent", "source": "environment", "key": "stats",
+                        "value": stats}] * 2  # fmt: skip
+        for n, event in enumerate([*_events(talk), *updates]):
             files[f"{talk.id}/events/event-{n:05}-{n}.json"] = {"id": f"e{n}", "timestamp": at(n), **event}
     return Export(files, told(SERIAL, COUNTED))
 

@@ -153,6 +153,11 @@ def _named_alike(name: str, inner: Mapping[str, Any]) -> list[Result]:
     return [Result(name, float(inner[name]), "recorded")] if isinstance(inner.get(name), bool) else []
 
 
+def is_unmeasured(fields: Mapping[str, Any]) -> bool:
+    """Whether a run has a field for its outcome with nothing in it: it crashed before anybody looked."""
+    return any(name in fields and fields[name] is None for name in (*_CHECKED, *_STATED))
+
+
 def by_name(record: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return the runs in a map by id: several objects, each with an outcome; {} for any other object."""
     runs = {name: as_dict(run) for name, run in record.items()}

@@ -106,6 +106,9 @@ def chat(items: Sequence[Any], *, before: int = 0) -> tuple[list[Message], dict[
 
 def _with_appended(answers: list[_Answer]) -> list[_Answer]:
     """Return the messages of a chat, with the results that a program wrote behind the agent's words as results."""
+    words = (as_dict(answer.pieces[0]).get("content") for answer in answers if answer.turns is None)
+    if not any(isinstance(content, str) and "bservation" in content for content in words):
+        return answers
     plain = [_plain(as_dict(answer.pieces[0])) if answer.turns is None else {} for answer in answers]
     said = [(_speaker(one), text(one.get("content")) or "") for one in plain]
     parted = appended(said)

@@ -128,7 +128,7 @@ def _helpers(sample: Mapping[str, Any]) -> Iterator[Event]:
         within = _agent_of(event, spans) if event.get("event") == "model" else None
         if within is not None and str(_said(event).get("id")) not in told:
             calls.setdefault(within, []).append(event)
-    known = _facts_by_message(sample)
+    known = _facts_by_message(sample) if calls else {}
     given = {str(event.get("id")): event for event in events if event.get("event") == "tool"}
     pool = as_list(as_dict(sample.get("events_data")).get("messages"))
     for n, (span, made) in enumerate(calls.items()):

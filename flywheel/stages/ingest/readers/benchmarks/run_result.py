@@ -14,7 +14,7 @@ from typing import Any
 
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event
-from flywheel.reading.feedback import by_name, feedback, outcome, results
+from flywheel.reading.feedback import by_name, feedback, is_unmeasured, outcome, results
 from flywheel.reading.reader import reader
 from flywheel.reading.shapes.places import chats_within
 from flywheel.reading.values import as_dict, as_list, first, ident, text, when
@@ -102,8 +102,9 @@ def _entries(record: Mapping[str, Any]) -> list[tuple[str | None, Mapping[str, A
     """Return the runs of a document, each with the id that names it."""
     for key in _SEVERAL:
         runs = [as_dict(run) for run in as_list(record.get(key))]
-        if runs and all(results(run) for run in runs):
-            return [(_id(run) or ident(run.get("id")), {**_shared(record), **run}) for run in runs]
+        ended = [run for run in runs if results(run)]
+        if ended and all(run in ended or is_unmeasured(run) for run in runs):
+            return [(_id(run) or ident(run.get("id")), {**_shared(record), **run}) for run in ended]
     for held in (record, *(as_dict(record.get(name)) for name in _BY_ID)):
         if named := by_name(held):
             return [(_id(run) or ident(name), {**_shared(record), **run}) for name, run in named.items()]

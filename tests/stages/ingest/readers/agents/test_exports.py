@@ -23,6 +23,7 @@ REFUSED = {
     "OpenAI evals, a log of a run",
     "Rows of unrelated interactions",
     "ToolBench, a search that found nothing",
+    "A home-made log, with blocks as Python shows them",
 }
 
 
