@@ -51,7 +51,7 @@ def agentbench() -> Export:
 
 @export(9, "ToolBench, a search that found nothing")
 def toolbench() -> Export:
-    """`answer/.../7_DFS.json`: of a task that was not done there is only its tree, which is no chat and no mere result."""
+    """`answer/.../7_DFS.json`: of a task that was not done there is only its tree: neither a chat nor a mere result."""
     leaf = {"node_type": "Action Input", "description": '{"id": 7}', "observation": '{"error": "", "response": "late"}'}
     tree = {"node_type": "Thought", "description": "", "children": [
         {"node_type": "Action", "description": "get_order", "children": [leaf]}]}  # fmt: skip

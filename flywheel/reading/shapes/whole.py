@@ -69,7 +69,7 @@ def all_called(record: Mapping[str, Any], events: Iterable[Event]) -> list[Event
 
 
 def _is_shown(event: Event) -> bool:
-    """Whether what the agent said is an object of a library as Python shows it: `[ToolUseBlock(id='...', ...)]`."""
+    """Whether an answer is an object of a library as Python shows it: `[ToolUseBlock(id='...', ...)]`."""
     said = as_dict(as_dict(event.get("payload")).get("message")).get("content")
     return isinstance(said, str) and _SHOWN.match(said) is not None
 

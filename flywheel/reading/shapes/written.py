@@ -59,19 +59,19 @@ def with_written_calls(history: list[Message]) -> list[Message]:
     return history
 
 
-def appended(said: Sequence[tuple[str | None, str]]) -> dict[int, list[Message]]:
+def appended(spoken: Sequence[tuple[str | None, str]]) -> dict[int, list[Message]]:
     """Return, by place, the call and the result in each message of an agent behind which its program wrote a result.
 
     CrewAI does so. It did where messages of the agent follow one another, each but the last with an observation behind
-    its call: a model that makes one up does not get to speak again, and nobody else speaks of observations.
+    its call: a model that makes one up does not get to speak again. No message of another speaks of observations.
 
     Args:
-        said: who speaks in each message of a chat, and the words.
+        spoken: the speaker of each message of a chat, and the words.
     """
-    acts = [n for n, (role, _) in enumerate(said) if role == "assistant"]
-    parted = {n: made for n in acts if (made := _parted(said[n][1], n))}
+    acts = [n for n, (role, _) in enumerate(spoken) if role == "assistant"]
+    parted = {n: made for n in acts if (made := _parted(spoken[n][1], n))}
     followed = [n for n, after in pairwise(acts) if after == n + 1]
-    others = (words for role, words in said if role != "assistant")
+    others = (words for role, words in spoken if role != "assistant")
     is_theirs = followed and all(n in parted for n in followed) and not any(map(_SEEN.match, others))
     return parted if is_theirs else {}
 

@@ -356,7 +356,7 @@ def _is_left_out(message: dict[str, Any], history: Messages) -> bool:
 
 
 def _side_by_side(history: Messages, context: Messages) -> Messages:
-    """Return a history with calls that an action made at once, and that it tells one by one, as that one action."""
+    """Return a history with calls that an action made at once, and that it repeats one by one, as one action."""
     several = {made: message for message in context if len(made := _made_in(message)) > 1}
     homes = {call_id: made for made in several for call_id in made}
     whole: Messages = []

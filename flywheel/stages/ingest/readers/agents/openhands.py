@@ -182,7 +182,7 @@ def _of_sdk(kind: str, event: Mapping[str, Any], source: Source) -> Iterator[Eve
 
 
 def _state(state: Mapping[str, Any], source: Source, seq: int) -> Iterator[Event]:
-    """Yield what a session's state says of it: the agent's model, and the tokens so far."""
+    """Yield what a session's state shows of it: the agent's model, and the tokens so far."""
     used = as_dict(as_dict(state.get("stats")).get("usage_to_metrics"))
     metrics = [as_dict(one) for name, one in used.items() if _CONDENSERS not in name]
     told = [token_counts(as_dict(one.get("accumulated_token_usage"))) for one in metrics]

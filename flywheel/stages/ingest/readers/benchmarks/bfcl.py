@@ -113,7 +113,7 @@ def _step(entries: Sequence[Mapping[str, Any]], place: str) -> list[Message]:
 def _given(content: Sequence[Any]) -> list[dict[str, Any]]:
     """Return the calls of a model that calls functions: an object of one function each, with its arguments as JSON."""
     if not all(isinstance(one, dict) and len(one) == 1 for one in content):
-        raise BadRecordError("bad_record", "a reply that is no list of calls")
+        raise BadRecordError("bad_record", "a reply that is not a list of calls")
     return [{"name": name, "arguments": given} for one in content for name, given in one.items()]
 
 
