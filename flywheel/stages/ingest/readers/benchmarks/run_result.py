@@ -52,7 +52,7 @@ _TALKS = ("messages", "history", "trajectory", "turns", "steps", "events", "conv
           "conversations", "logs", "raw_logging_results")  # fmt: skip
 _TOOLS = ("tool", "tool_name", "toolName", "function")
 _GIVEN = {"args", "arguments", "parameters", "params", "tool_input"}
-_SEEN = {"observation", "observations", "thought", "action_input", "tool_calls", "function_call"}
+_SEEN = ("observation", "observations", "action_input", "tool_calls", "function_call")
 _HUMPS = re.compile(r"(?<=[a-z])([A-Z])")
 _USERS = ("user", "user_id", "userId", "end_user", "customer_id", "customerId", "account_id", "accountId")
 _OF_USERS = {"feedback", "rating", "review", "survey"}
@@ -138,7 +138,8 @@ def _chats(record: Mapping[str, Any]) -> bool:
 def _has_steps(place: Any) -> bool:
     """Whether a list in a record, at any depth, has what was observed step by step: a talk that no reader knows."""
     if isinstance(place, list):
-        return any(not _SEEN.isdisjoint(step) for step in map(as_dict, place)) or any(map(_has_steps, place))
+        held = (step.get(name) for step in map(as_dict, place) for name in _SEEN)
+        return any(value and isinstance(value, str | list | dict) for value in held) or any(map(_has_steps, place))
     return isinstance(place, dict) and any(_has_steps(held) for held in place.values() if isinstance(held, dict | list))
 
 

@@ -176,6 +176,14 @@ CALLS = [{"trace_id": f"t{n}", "tool": "sum", "args": {"a": n}, "result": "3", "
 SUMMARY = [{"model_id": "m", "total": 300, "correct": 171, "avg_steps": 4.5}]
 
 
+COUNTED = {"result": {"reward": 1.0}, "run_id": "r", "per_step": [{"tool_calls": 2, "observation": None}]}
+
+
+def test_counts_by_step_are_no_talk(put: Put, take: Callable[..., Any]) -> None:
+    put("result.json", COUNTED)
+    assert take().events["kind"].to_list() == ["outcome"]
+
+
 TREE = [{"win": False, "query_id": 7, "run_id": "r", "trys": [{"chain": [{"node": "a", "observation": "none"}]}]}]
 
 
