@@ -292,15 +292,15 @@ def llamaindex() -> Export:
 
 @export(9, "Inspect, an agent that is a tool of another")
 def inspect_sub() -> Export:
-    """The helper's calls are in events of spans within that of the call; its answer is the call's result."""
+    """The inner agent's calls are in events of spans within that of the call; its answer is the call's result."""
     order = Call("call_h1", "get_order", {"id": 7}, '{"state": "shipped"}')
-    delegated = Call("call_m1", "helper", {"input": "Look up order 7."}, "It has shipped.")
+    delegated = Call("call_m1", "clerk", {"input": "Look up order 7."}, "It has shipped.")
     outer = Talk("s1", "s1", (TASKS[0].asked, Act("", (delegated,), 50, 5), Act("It is on its way.", (), 60, 6)), True)
     inner = Talk("s1h", "", ("Look up order 7.", Act("", (order,), 20, 3), Act("It has shipped.", (), 30, 4)), True)
     messages, helped = (list(_inspected(talk)) for talk in (outer, inner))
     places = [{"event": "span_begin", "id": own, "span_id": own, "parent_id": above, "type": kind, "name": name}
               for own, above, kind, name in (
-                  ("a", None, "agent", "react"), ("t", "a", "tool", "helper"), ("h", "t", "agent", "helper"))]  # fmt: skip
+                  ("a", None, "agent", "react"), ("t", "a", "tool", "clerk"), ("h", "t", "agent", "clerk"))]  # fmt: skip
     events = [*places, _sampled("a", messages, 1, MODEL, (50, 5)), _sampled("h", helped, 1, "acme-small", (20, 3)),
               _sampled("h", helped, 3, "acme-small", (30, 4)), _sampled("a", messages, 3, MODEL, (60, 6))]  # fmt: skip
     sample = {"id": "s1", "epoch": 1, "uuid": "u1", "input": outer.asked, "target": "x", "messages": messages,

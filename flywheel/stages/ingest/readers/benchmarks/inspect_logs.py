@@ -45,7 +45,7 @@ def _read(record: Any) -> Iterator[Event]:
         if held.get("messages") or (held.get("scores") and "messages" in held):
             whole = _resolved(sample, as_dict(sample.get("attachments")))
             yield from _sample(whole, _policy(record))
-            yield from _helpers(whole)
+            yield from _delegates(whole)
 
 
 def _kind(record: Any) -> str:
@@ -116,7 +116,7 @@ def _own(sample: Mapping[str, Any]) -> str:
     return ident(sample.get("uuid")) or content_id(sample.get("id"), sample.get("epoch"), turns)
 
 
-def _helpers(sample: Mapping[str, Any]) -> Iterator[Event]:
+def _delegates(sample: Mapping[str, Any]) -> Iterator[Event]:
     """Yield what agents did that are tools of another one: all of it but their answer is in events alone."""
     if sample.get("invalidation"):
         return
@@ -132,15 +132,17 @@ def _helpers(sample: Mapping[str, Any]) -> Iterator[Event]:
     given = {str(event.get("id")): event for event in events if event.get("event") == "tool"}
     pool = as_list(as_dict(sample.get("events_data")).get("messages"))
     for n, (span, made) in enumerate(calls.items()):
-        turns = _helped(made[-1], pool, given)
+        turns = _delegated(made[-1], pool, given)
         history, places = with_origins(turns, _normal)
         served = {"model": text(made[-1].get("model"))}
-        name = "/".join(("inspect", _own(sample), str(n), text(spans[span].get("name")) or "helper"))
+        name = "/".join(("inspect", _own(sample), str(n), text(spans[span].get("name")) or "agent"))
         facts = {place: served | _facts(turn, known.get(str(turn.get("id")), {})) for place, turn in places.items()}
         yield from rollout_events(Rollout(conversation=name, messages=history, facts=facts))
 
 
-def _helped(last: Mapping[str, Any], pool: list[Any], given: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _delegated(
+    last: Mapping[str, Any], pool: list[Any], given: Mapping[str, Mapping[str, Any]]
+) -> list[dict[str, Any]]:
     """Return the messages of an agent's last call, its answer, and the results of the calls in it.
 
     Args:
