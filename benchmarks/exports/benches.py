@@ -292,8 +292,7 @@ def bfcl() -> Export:
                                         steps | {"begin_of_turn_query": [{"role": "user", "content": talk.asked}]}],
                       "input_token_count": [[act.read for act in talk.acts]],
                       "output_token_count": [[act.wrote for act in talk.acts]], "latency": [[0.5]]})  # fmt: skip
-    right = [replace(t, tokens=(440, 52)) if t.steps == 3 else t for t in told(TASKS, Says(tokens=True, task=True))]
-    right[0] = replace(right[0], tokens=(sum(a.read for a in TASKS[0].acts), sum(a.wrote for a in TASKS[0].acts)))
+    right = [replace(t, task=f"bfcl/{t.task}", model=MODEL) for t in told(TASKS, Says(tokens=True, task=True))]
     return Export({f"result/{MODEL}/BFCL_v3_multi_turn_base_result.json": Lines(lines)}, right)
 
 

@@ -142,8 +142,20 @@ def results(fields: Mapping[str, Any]) -> list[Result]:
     found = found or [r for key in _STATED if (r := _result(key, fields.get(key), "recorded"))][:1]
     for key in _MEASURES:
         found += [r for name, value in as_dict(fields.get(key)).items() if (r := _result(str(name), value, "verifier"))]
-    held = (as_dict(fields.get(key)) for key in _HOLDERS)
-    return found or next((several for inner in held if inner and (several := results(inner))), [])
+    held = ((key, inner) for key in _HOLDERS if (inner := as_dict(fields.get(key))))
+    return found or next(
+        (several for key, inner in held if (several := results(inner) or _named_alike(key, inner))), []
+    )
+
+
+def _named_alike(name: str, inner: Mapping[str, Any]) -> list[Result]:
+    """Return the yes or no in an object under its own name, as AgentBench writes it: `{"result": {"result": true}}`."""
+    return [Result(name, float(inner[name]), "recorded")] if isinstance(inner.get(name), bool) else []
+
+
+def is_unmeasured(fields: Mapping[str, Any]) -> bool:
+    """Whether a run has a field for its outcome with nothing in it: it crashed before anybody looked."""
+    return any(name in fields and fields[name] is None for name in (*_CHECKED, *_STATED))
 
 
 def by_name(record: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

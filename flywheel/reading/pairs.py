@@ -19,6 +19,7 @@ _ENVELOPES = (
     ("request", "response"),
     ("request_body", "response_body"),
     ("requestBody", "responseBody"),
+    ("RequestBody", "ResponseBody"),
     ("kwargs", "response"),
     ("kwargs", "request_response"),
     ("input", "output"),

@@ -17,6 +17,7 @@ from flywheel.reading.shapes import (
     schemas,
     transcript,
 )
+from flywheel.reading.shapes.chats import chat
 from flywheel.reading.shapes.items import item_messages
 
 SYSTEM = {"role": "system", "content": "Be brief."}
@@ -507,3 +508,35 @@ def test_items_of_a_response_are_the_same_in_a_tracers_history_and_in_the_apis_o
     ]
     assert [m["status"] for m in turns if m["role"] == "tool"] == ["unknown", "failed", "ok"]
     assert turns[-1] == {"role": "assistant", "reasoning": "Hm."}
+
+
+def test_a_program_that_calls_tools_is_a_call_with_its_result() -> None:
+    """Of programmatic tool calling: the program is given as code, and its output comes as an item of its own."""
+    items = [{"type": "program", "call_id": "p1", "code": "get_order(id=7)"},
+             {"type": "function_call", "call_id": "c1", "name": "get_order", "arguments": ARGS},
+             {"type": "program_output", "call_id": "p1", "result": "shipped"}]  # fmt: skip
+    acted, gave = item_messages(items)
+    assert [call["name"] for call in acted["tool_calls"]] == ["program", "get_order"]
+    assert (gave["tool_call_id"], gave["content"]) == ("p1", "shipped")
+
+
+WRITTEN = 'Thought: I look.\nAction: get_order\nAction Input: {"id": 7}'
+SEEN = "\nObservation: shipped"
+
+
+@pytest.mark.parametrize(
+    ("words", "calls"),
+    [
+        (["a", WRITTEN + SEEN, "Final Answer: shipped"], 1),  # by the program: the agent goes on behind it
+        (["a", WRITTEN + SEEN], 0),  # by the model: nothing shows that anybody else wrote it
+        (["a", WRITTEN + SEEN, "user:Observation: lost", "Final Answer: lost"], 0),
+        (["a", WRITTEN, "Final Answer: shipped"], 0),
+    ],
+)
+def test_a_result_behind_a_call_is_one_where_the_agent_goes_on(words: list[str], calls: int) -> None:
+    by_user = [n == 0 or said.startswith("user:") for n, said in enumerate(words)]
+    spoken = [{"role": "user" if asks else "assistant", "content": said.removeprefix("user:")}
+              for asks, said in zip(by_user, words, strict=True)]  # fmt: skip
+    history, _ = chat(spoken)
+    assert sum(len(message.get("tool_calls", ())) for message in history) == calls
+    assert sum(message["role"] == "tool" for message in history) == calls

@@ -17,6 +17,7 @@ from flywheel.reading.status import error_type, says_nothing, tool_status
         ("TimeoutError: db", "failed"),
         ("duckdb.CatalogException: no such table", "failed"),
         ("  Traceback (most recent call last):\n ...", "failed"),
+        ("\nI encountered an error while trying to use the tool.", "failed"),
         ('{"error": "no such table"}', "failed"),
         ('{"success": false, "rows": []}', "failed"),
         ('{"exit_code": 1}', "failed"),

@@ -29,6 +29,7 @@ from flywheel.reading.shapes.turns import (
     turns_of,
 )
 from flywheel.reading.shapes.wrapped import lowered, unwrapped
+from flywheel.reading.shapes.written import appended
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, text
 
 _SPEAKERS = ("role", "from", "sender", "speaker", "author")
@@ -84,7 +85,7 @@ def chat(items: Sequence[Any], *, before: int = 0) -> tuple[list[Message], dict[
     else:
         messages = instructed_once(items, behind=bool(before))
         opened = [message for item in messages for message in unwrapped(lowered(item))]
-        answers = list(_answers(_without_states(opened)))
+        answers = _with_appended(list(_answers(_without_states(opened))))
     history, origins = with_origins(answers, _Answer.spoken)
     facts: dict[int, dict[str, Any]] = {}
     counted = set[int]()  # answers whose facts a later one of their messages has
@@ -101,6 +102,17 @@ def chat(items: Sequence[Any], *, before: int = 0) -> tuple[list[Message], dict[
         if history[position]["role"] == "assistant" and unread:
             facts[position]["tags"] = ["unreadable_content"]
     return history, facts
+
+
+def _with_appended(answers: list[_Answer]) -> list[_Answer]:
+    """Return the messages of a chat, with the results that a program wrote behind the agent's words as results."""
+    words = (as_dict(answer.pieces[0]).get("content") for answer in answers if answer.turns is None)
+    if not any(isinstance(content, str) and "bservation" in content for content in words):
+        return answers
+    plain = [_plain(as_dict(answer.pieces[0])) if answer.turns is None else {} for answer in answers]
+    said = [(_speaker(one), text(one.get("content")) or "") for one in plain]
+    parted = appended(said)
+    return [one._replace(turns=parted[n]) if n in parted else one for n, one in enumerate(answers)]
 
 
 def _without_states(items: list[Any]) -> list[Any]:

@@ -57,6 +57,7 @@ _BOOKS = {
     "id", "type", "status", "subtype", "role", "time", "timestamp", "duration", "exit_code", "server", "event",
     "created_at", "message_type", *_KINDS, *_BODIES, *IDS, *_NAMES, *_SHOWN, "error", "session_id",
 }  # fmt: skip
+_OF_WORKFLOW = "current_agent_name"  # of the events of LlamaIndex's agents
 _TOTALS = ("usage", "token_usage", "total_usage", "tokenUsage", "stats")
 
 
@@ -71,6 +72,8 @@ class Entry(NamedTuple):
 def entry_of(item: Any) -> Entry | None:
     """Return what an entry is; None for a message as other programs write it, and for what has no known kind."""
     outer = as_dict(item)
+    if "tool_kwargs" in outer or _OF_WORKFLOW in outer or _OF_WORKFLOW in as_dict(outer.get("result")):
+        return _of_workflow(outer)
     if not _may_be(outer):
         return _interpreted(outer)
     if outer.get("isThought") is True or outer.get("type") == "ThoughtEvent":  # of AI Studio; words of AutoGen's
@@ -99,6 +102,28 @@ def _interpreted(outer: Mapping[str, Any]) -> Entry | None:
         return Entry("call", {"role": "assistant", "content": None, "tool_calls": [made]})
     is_said = role == "assistant" and kind == "message" and outer.keys() <= {"role", "type", "content", "recipient"}
     return Entry("words", {"role": "assistant", "content": content}) if is_said else None
+
+
+def _of_workflow(outer: Mapping[str, Any]) -> Entry | None:
+    """Return an event of a LlamaIndex agent: an answer with its calls, or a result; the others repeat these."""
+    gave, said = as_dict(outer.get("tool_output")), as_dict(outer.get("response"))
+    call = _workflow_call(outer)
+    if gave:
+        part: Turn = {"type": "tool_result", "tool_call_id": call["id"], "name": call["name"],
+                      "content": _text(gave, ("blocks", "content")) or ""}  # fmt: skip
+        part |= {"is_error": gave["is_error"]} if isinstance(gave.get("is_error"), bool) else {}
+        return Entry("result", {"role": "tool", "content": [part]}, call)
+    if said:
+        calls = [_workflow_call(as_dict(made)) for made in as_list(outer.get("tool_calls"))]
+        words = _text(said, ("blocks", "content"))
+        return Entry(
+            "words", {"role": "assistant", "content": words or None, **({"tool_calls": calls} if calls else {})}
+        )
+    return None if as_list(outer.get("input")) else Entry("passing", {})
+
+
+def _workflow_call(made: Mapping[str, Any]) -> Turn:
+    return {"id": ident(made.get("tool_id")), "name": text(made.get("tool_name")), "arguments": made.get("tool_kwargs")}
 
 
 def _spoken(kind: str, outer: Mapping[str, Any], body: Mapping[str, Any]) -> Entry | None:

@@ -26,7 +26,7 @@ _GIVEN = ("action", "operation")
 _FIELDS = ("code", "queries", "query", "prompt", "input")
 _RUN_ELSEWHERE = ("function_call", "custom_tool_call", "mcp_approval_request")  # their results come as later items
 _NAMED = (*_RUN_ELSEWHERE, "mcp_call")  # of other calls, the kind is the tool
-_CLIENT_RUN = ("computer_call", "local_shell_call", "shell_call", "apply_patch_call", "tool_search_call")
+_CLIENT_RUN = ("computer_call", "local_shell_call", "shell_call", "apply_patch_call", "tool_search_call", "program")
 _STATES = {"completed": OK, "failed": FAILED}
 
 
@@ -76,13 +76,13 @@ class _Turns:
             self._thought(item)
         elif kind.endswith("_output"):
             called = item.get("call_id") or self._latest.get(kind.removesuffix("_output"))  # of a hosted tool
-            shown = {"tools": item["tools"]} if "tools" in item else first(item, ("output", "results"))
+            shown = {"tools": item["tools"]} if "tools" in item else first(item, ("output", "results", "result"))
             self.turns.append(_result(shown, {**item, **present(call_id=called)}))
         elif kind == "mcp_approval_response":
             if item.get("approve") is False:
                 denied = {"denied": True, "reason": item.get("reason")}
                 self.turns.append(result_message(flat_text(denied), {"call_id": item.get("approval_request_id")}))
-        elif kind.endswith(("_call", "_approval_request")):
+        elif kind == "program" or kind.endswith(("_call", "_approval_request")):
             self._called(kind, item)
 
     def _message(self, item: Mapping[str, Any]) -> None:

@@ -23,6 +23,7 @@ _TOKEN = re.compile(r"\w{3,}")
 _MARK = re.compile(  # of a call within words
     r"</?[\w|]+>|```\w*|\"\w+\"\s*:|^[ \t]*(?:action(?:[ _]?input)?|observation)\s?\d*:", re.IGNORECASE | re.MULTILINE
 )
+_SHOWN = re.compile(r"[\s\[]*(?:\w{1,40}Block|\w{0,40}(?:ToolCall|FunctionCall)\w{0,40})\(\w+=")
 _SAID = {
     "user", "human", "assistant", "agent", "ai", "bot", "customer", "message", "messages", "content", "text", "query",
     "question", "request", "prompt", "goal", "utterance", "response", "answer", "reply", "completion", "output",
@@ -33,7 +34,7 @@ _ABOUT = {
     "tools", "functions", "schema", "config", "settings", "metadata", "meta", "expected", "reference", "gold", "ground",
     "truth", "target", "label", "judge", "judgement", "evaluation", "eval", "evaluator", "criteria", "rubric", "metric",
     "metrics", "score", "scores", "feedback", "title", "description", "summary", "instructions", "system", "template",
-    "examples", "demonstrations", "documents", "invocation", "display", "tree", "candidates", "transformed",
+    "examples", "demonstrations", "documents", "invocation", "display", "tree", "trys", "candidates", "transformed",
 }  # fmt: skip
 _GIVEN = ("model_input_messages", "origin", "promptLogs")  # what is there once more: before a step, of a result
 _SHORTEST = 20  # characters of what counts as words
@@ -57,12 +58,20 @@ def all_called(record: Mapping[str, Any], events: Iterable[Event]) -> list[Event
     """Return the events of a record.
 
     Raises:
-        BadRecordError: the record has calls that they do not have.
+        BadRecordError: the record has calls that they do not have, or an answer is an object as Python shows it.
     """
     made = list(events)
+    if any(map(_is_shown, made)):
+        raise BadRecordError("bad_record", "an answer is an object as Python shows it, with its calls as words")
     if path := _uncalled(record, made):
         raise BadRecordError("bad_record", f"{path} has a call that would not be read with the rest")
     return made
+
+
+def _is_shown(event: Event) -> bool:
+    """Whether an answer is an object of a library as Python shows it: `[ToolUseBlock(id='...', ...)]`."""
+    said = as_dict(as_dict(event.get("payload")).get("message")).get("content")
+    return isinstance(said, str) and _SHOWN.match(said) is not None
 
 
 def _uncalled(record: Mapping[str, Any], events: Sequence[Event]) -> str | None:

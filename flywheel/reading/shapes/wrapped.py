@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flywheel.reading.messages import ROLES
+from flywheel.reading.messages import ROLES, flat_text
 from flywheel.reading.shapes.actions import is_step
 from flywheel.reading.shapes.acts import call_in, is_act, result_in, said_in
 from flywheel.reading.shapes.entries import entry_of
@@ -30,7 +30,8 @@ _HELD = {"toolsCalled", "tools_called"}  # of a message with a role; a row's par
 _STORED = ("message", "message_data", "messageData", "message_json")  # columns of a table that hold a message
 _PARTS_AS_TEXT = ("content_json", "contentJson", "parts_json")  # and those that hold its parts
 _WRAPS = {*_HELD, *_ASKED, *_STORED, "parts", "user", "part", "source", "response", "toolCallStates",
-          "isCreatedByUser", "finishReason", "author", "event_data", "payload", "versions"}  # fmt: skip
+          "isCreatedByUser", "finishReason", "author", "event_data", "payload", "versions",
+          "current_agent_name"}  # fmt: skip
 _TALKERS = ("user", "assistant")  # a tool's result in JSON is what the agent saw
 _PARTS = {
     "text", "input_text", "output_text", "thinking", "redacted_thinking", "reasoning", "image", "image_url", "file",
@@ -54,6 +55,28 @@ def unwrapped(item: Any) -> list[Any]:
         return [item]
     messages = next((found for rule in _RULES if (found := list(rule(item)))), [])
     return messages or [item]
+
+
+def asked_last(item: Any) -> Any:
+    """Return an event of a LlamaIndex agent with what its model is asked now, without what it was given before.
+
+    An agent that writes its calls is given their results once more as words.
+    """
+    given = as_list(as_dict(item).get("input")) if "current_agent_name" in as_dict(item) else []
+    acts = [n for n, message in enumerate(given) if as_dict(message).get("role") not in ("system", "user")]
+    asked = [message for message in given[acts[-1] + 1 :] if not _is_observed(as_dict(message))] if acts else given
+    return {**item, "input": asked} if acts else item
+
+
+def _is_observed(message: Mapping[str, Any]) -> bool:
+    words = flat_text(message.get("blocks") or message.get("content")) or ""
+    return words.startswith("Observation:")
+
+
+def _given_to_agent(item: Item) -> Iterator[Item]:
+    """Yield the messages that the model of a LlamaIndex agent is given."""
+    if "current_agent_name" in item:
+        yield from (message for message in as_list(item.get("input")) if isinstance(message, dict))
 
 
 def _with_parts(item: Item) -> Item:
@@ -380,6 +403,7 @@ def _in_small(value: Any) -> Any:
 
 
 _RULES = (
+    _given_to_agent,
     _versioned,
     _authored,
     _sdk_step,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from flywheel.reading.messages import Message, arguments, result_message
@@ -35,6 +36,8 @@ _CLOSED = re.compile(r"</([a-z_]{2,32})>\s*\Z", re.IGNORECASE)
 _SPOKEN_TAGS = {"answer", "final", "final_answer", "think", "thought", "thinking", "response", "reasoning", "plan"}
 _FENCE = "```"
 _LONGEST_END = 80  # characters of a closing tag and what is behind it
+_GIVEN_INPUT = re.compile(r"^[ \t]*action[ _]?input\s?\d*:", _ANY)
+_APPENDED = re.compile(r"^[ \t]*observation\s?\d*:", _ANY)
 _INPUT = re.compile(r"^[ \t]*(?:action[ _]?input|observation)\s*\d*:", re.IGNORECASE | re.MULTILINE)
 
 Written = tuple[str, dict[str, Any]]  # the words before a call, and the call
@@ -54,6 +57,42 @@ def with_written_calls(history: list[Message]) -> list[Message]:
         if all(calls[n] is not None for n in seen) and all(n in seen or calls[n] is None for n in acts[:-1]):
             return _called(history, seen, {n: made for n in seen if (made := calls[n]) is not None})
     return history
+
+
+def appended(spoken: Sequence[tuple[str | None, str]]) -> dict[int, list[Message]]:
+    """Return, by place, the call and the result in each message of an agent behind which its program wrote a result.
+
+    CrewAI does so. It did where messages of the agent follow one another, each but the last with an observation behind
+    its call: a model that makes one up does not get to speak again. No message of another speaks of observations.
+
+    Args:
+        spoken: the speaker of each message of a chat, and the words.
+    """
+    acts = [n for n, (role, _) in enumerate(spoken) if role == "assistant"]
+    parted = {n: made for n in acts if (made := _parted(spoken[n][1], n))}
+    followed = [n for n, after in pairwise(acts) if after == n + 1]
+    others = (words for role, words in spoken if role != "assistant")
+    is_theirs = followed and all(n in parted for n in followed) and not any(map(_SEEN.match, others))
+    return parted if is_theirs else {}
+
+
+def _parted(content: str, position: int) -> list[Message]:
+    """Return the call in a message with a result behind it, and the result; [] for any other message."""
+    given = _GIVEN_INPUT.search(content)
+    seen = _APPENDED.search(content, given.end()) if given else None
+    made = _with_input(content[: seen.start()]) if seen else None
+    if seen is None or made is None:
+        return []
+    words, call = made
+    own = {"id": f"written_{position}", **call}
+    result = {
+        "type": "tool_result",
+        "tool_call_id": own["id"],
+        "name": own["name"],
+        "content": content[seen.end() :].strip(),
+    }
+    return [{"role": "assistant", "content": words.strip() or None, "tool_calls": [own]},
+            {"role": "tool", "content": [result]}]  # fmt: skip
 
 
 def as_written(message: Message, position: int) -> Message:

@@ -263,6 +263,8 @@ class _Walker:
         fresh = _continuation(self.context, history)
         if fresh is None and self._unrepeated:
             fresh = _continuation([m for m in self.context if id(m) not in self._unrepeated], history)
+        if fresh is None:
+            fresh = _continuation(self.context, _side_by_side(history, self.context))
         if fresh is None and self._are_answers(history):
             fresh = history
         if fresh is None:
@@ -351,6 +353,29 @@ def _is_left_out(message: dict[str, Any], history: Messages) -> bool:
         return False
     content = str(message.get("content") or "").strip()
     return not any(content in str(m.get("content") or "") for m in history)
+
+
+def _side_by_side(history: Messages, context: Messages) -> Messages:
+    """Return a history with calls that an action made at once, and that it repeats one by one, as one action."""
+    several = {made: message for message in context if len(made := _made_in(message)) > 1}
+    homes = {call_id: made for made in several for call_id in made}
+    whole: Messages = []
+    missing: dict[frozenset[str], set[str]] = {}
+    for message in history if several else ():
+        told = _made_in(message)
+        made = homes.get(next(iter(told), ""), frozenset())
+        if message.get("content") or not told < made or not told:
+            whole.append(message)
+            continue
+        whole += [] if made in missing else [several[made]]
+        missing[made] = missing.get(made, set(made)) - told
+    return whole if missing and not any(missing.values()) else history
+
+
+def _made_in(message: Mapping[str, Any]) -> frozenset[str]:
+    """Return the ids of a message's calls, where all of them have one."""
+    names = [str(made.get("id") or "") for made in calls_of(message)]
+    return frozenset(names) if all(names) else frozenset()
 
 
 def _continuation(context: Messages, history: Messages) -> Messages | None:

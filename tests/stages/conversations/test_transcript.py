@@ -54,6 +54,28 @@ def test_both_ways_of_telling_give_the_same_transcript(talk: Talk) -> None:
     assert not transcript.tags
 
 
+TIER = call("tier", {"id": 3}, "c2")
+
+
+def one_by_one(*calls: dict[str, Any]) -> list[dict[str, Any]]:
+    return [m for made in calls for m in (said(None, [made]), answer("x", made["id"], name=made["name"]))]
+
+
+def test_calls_made_at_once_may_be_repeated_one_by_one() -> None:
+    """Koog gives a model its calls as call, result, call, result, also those that it made side by side."""
+    asked = [SYSTEM, user("hi")]
+    both = Talk("t").act(calls=[FIND, TIER], input=asked).act("done", input=[*asked, *one_by_one(FIND, TIER)])
+    first, second = read(both).actions
+    assert [m["tool_call_id"] for m in second.observation] == ["c1", "c2"]
+    assert [len(first.calls), second.resets_context] == [2, False]
+
+
+def test_a_history_that_lacks_one_of_the_calls_is_another() -> None:
+    asked = [SYSTEM, user("hi")]
+    half = Talk("t").act(calls=[FIND, TIER], input=asked).act("done", input=[*asked, *one_by_one(FIND)])
+    assert read(half).actions[1].resets_context
+
+
 def test_a_repeated_history_may_leave_out_ids_names_and_blanks() -> None:
     talk = Talk("t").act(calls=[FIND], input=[user("hi")])
     talk.act("done", input=[user("hi "), said("", [call("find", {"id": 7.0})]), answer("x", "")])

@@ -25,7 +25,7 @@ from flywheel.reading.shapes.facts import facts_of
 from flywheel.reading.shapes.items import thoughts_of
 from flywheel.reading.shapes.turns import ITEM_KINDS
 from flywheel.reading.shapes.whole import whole
-from flywheel.reading.shapes.wrapped import is_exchange, lowered, unwrapped
+from flywheel.reading.shapes.wrapped import asked_last, is_exchange, lowered, unwrapped
 from flywheel.reading.shapes.written import as_written, with_written_calls
 from flywheel.reading.usage import token_counts
 from flywheel.reading.values import as_dict, count, embedded, first, ident, picked, present, text
@@ -140,7 +140,7 @@ def _of_written(record: Mapping[str, Any], line: int) -> Iterator[Event]:
 
 def _read(record: Mapping[str, Any], line: int, *, is_written: bool = False) -> Iterator[Event]:
     """Yield the events of one record; a thought that is encrypted makes none."""
-    record = _unwrapped(lowered(record))
+    record = asked_last(_unwrapped(lowered(record)))
     if record.get("type") == "reasoning" and "role" not in record and not thoughts_of(record):
         return
     source = _source(record)
@@ -286,11 +286,11 @@ def _added(record: Any) -> list[Any]:
 
 
 FILES = reader(
-    "message_files", 7, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
+    "message_files", 8, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
     from_path=_from_path,
 )  # fmt: skip
 WRITTEN = reader(
-    "written_files", 2, "files that are one chat, whose calls are written in words (ReAct)", sniff=_written_share,
+    "written_files", 3, "files that are one chat, whose calls are written in words (ReAct)", sniff=_written_share,
     read=_of_written, from_path=_from_path,
 )  # fmt: skip
-ROWS = reader("message_rows", 7, "tables of messages that name their chats", sniff=_rows_share, read=_read)
+ROWS = reader("message_rows", 8, "tables of messages that name their chats", sniff=_rows_share, read=_read)

@@ -1,7 +1,8 @@
 """OpenHands: events of a session as its servers, its SDK (`events/event-NNNNN-ID.json`) and evaluations write them.
 
 An event is an action, of the user or the agent, or an observation. The model's own reply is next to an action; where it
-is not, the action is the call. A record is one event, or a line of an evaluation's `output.jsonl` with its `history`.
+is not, the action is the call. A record is one event, a line of an evaluation's `output.jsonl` with its `history`, or
+the `base_state.json` next to a session's events, which names its model and what it took.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ _OWN = {"thought", "confirmation_state", "security_risk", "is_confirmed", "hidde
         "keep_prompt", "action_risk", "kernel_init_code"}  # fmt: skip
 _STATES = ("agent_state_changed", "null", "recall", "success", "condensation_action")
 _WRITTEN_WHOLE = {"args", "extras", "kind", "source"}
+_STATE = "base_state.json"
+_CONDENSER = "condenser"  # in the name of a model that shortens a history: its tokens are none of the agent's
 _TASKS = ("instance_id", "issue")  # of an evaluation, of a resolver of issues
 
 
@@ -34,13 +37,16 @@ def _from_path(path: PurePath) -> Mapping[str, str]:
     """Return the session: the folder of its `events`, else the file."""
     if path.name.startswith("output."):  # of an evaluation: the run is its folder
         return run_of_trajectory(path)
-    inside = path.parent.name == "events"
-    name = path.parent.parent.name if inside else path.name.split(".json")[0]
+    folder = path.parent.parent if path.parent.name == "events" else path.parent if path.name == _STATE else None
+    name = path.name.split(".json")[0] if folder is None else folder.name
     return {"scope": name, "id": f"session:{name}"} if name else {}
 
 
 def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
     """Yield the events of one event, or of an evaluated instance."""
+    if _is_state(record):
+        yield from _state(record, {"conversation_id": "openhands", "ts": None}, 0)
+        return
     if "history" not in record:
         source: Source = {"conversation_id": "openhands", "ts": when(record.get("timestamp"))}
         yield from ({**event, "seq": line} for event in _events(record, source))
@@ -162,12 +168,32 @@ def _of_sdk(kind: str, event: Mapping[str, Any], source: Source) -> Iterator[Eve
         reply = {"role": "assistant", "content": event.get("thought"), **picked(event, ("reasoning_content",)),
                  "tool_calls": [event.get("tool_call") or {}]}  # fmt: skip
         yield _call(messages([reply])[0], own, source, {})
+    elif kind == "ConversationStateUpdateEvent" and event.get("key") in ("stats", "full_state"):
+        value = event.get("value")
+        yield from _state(as_dict(value if event["key"] == "full_state" else {"stats": value}), source, 0)
     elif kind in ("ObservationEvent", "AgentErrorEvent", "UserRejectObservation"):
         seen = as_dict(event.get("observation"))
         words = flat_text(first(seen, ("content", "output"))) or text(first(event, ("error", "rejection_reason")))
         failed = kind != "ObservationEvent" or seen.get("is_error") is True or bool(number(seen.get("exit_code")))
         fields = present(tool_call_id=ident(event.get("tool_call_id")), name=text(event.get("tool_name")))
         yield tool_result(result_message(words, fields, status=FAILED if failed else OK), source, 0)
+
+
+def _state(state: Mapping[str, Any], source: Source, seq: int) -> Iterator[Event]:
+    """Yield what a session's state shows of it: the agent's model, and the tokens so far."""
+    used = as_dict(as_dict(state.get("stats")).get("usage_to_metrics"))
+    metrics = [as_dict(one) for name, one in used.items() if _CONDENSER not in name]
+    told = [token_counts(as_dict(one.get("accumulated_token_usage"))) for one in metrics]
+    totals = {name: sum(one.get(name) or 0 for one in told) for name in ("input_tokens", "output_tokens")}
+    served = (as_dict(as_dict(state.get("agent")).get("llm")).get("model"), *(one.get("model_name") for one in metrics))
+    model = next(filter(None, map(text, served)), None)
+    if model or any(totals.values()):
+        yield request([], {**source, "model": model}, seq, {"usage_so_far": totals} if any(totals.values()) else {})
+
+
+def _is_state(record: Any) -> bool:
+    """Whether a record is the state of a session of the SDK."""
+    return {"agent", "stats", "execution_status", "workspace"} <= as_dict(record).keys()
 
 
 def _words(event: Mapping[str, Any]) -> str:
@@ -190,12 +216,12 @@ def _is_evaluated(record: Any) -> bool:
 
 
 def _is_either(record: Any) -> bool:
-    return _is_event(record) or _is_evaluated(record)
+    return _is_event(record) or _is_evaluated(record) or _is_state(record)
 
 
 READER = reader(
     "openhands",
-    2,
+    3,
     "events and evaluations of OpenHands",
     marks=_is_either,
     refusal="no event of OpenHands",

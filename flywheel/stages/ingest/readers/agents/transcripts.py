@@ -19,6 +19,7 @@ from flywheel.reading.rollout import Rollout, rollout_events
 from flywheel.reading.shapes import schemas
 from flywheel.reading.shapes.actions import answer_of, are_steps, earned, goal_of
 from flywheel.reading.shapes.chats import chat, has_calls, is_begun, is_chat, is_common
+from flywheel.reading.shapes.items import item_messages
 from flywheel.reading.shapes.places import Found, chats_within
 from flywheel.reading.shapes.whole import whole
 from flywheel.reading.shapes.wrapped import is_sdk_step
@@ -48,6 +49,7 @@ _NAMING = (
 # where its ids may be
 _MODELS = ("model", "model_name", "modelId", "model_id", "chatModelTitle")
 _WHOLE = ("usage", "token_usage", "total_usage", "usage_metadata", "costBreakdown", "metrics")  # tokens of a whole chat
+_WAITING = "tool_approval_item"  # repeats a call for which somebody was asked
 _ACCUMULATED = "accumulated_"  # goose's names of the tokens of a whole chat; those of its last call are next to them
 _SHARED = 0.55  # confidence in a list that Chat Completions could have, below `openai`'s
 _OWN = 0.85
@@ -76,7 +78,7 @@ def _has_more(outer: Mapping[str, Any], near: list[Found]) -> bool:
 
 def _near(outer: Mapping[str, Any], fits: Callable[[Any], bool]) -> list[_Chat]:
     """Return the lists of messages at the usual places of a record, each with its name among several, else ''."""
-    if acted := _acted(outer) or _stepped(outer) or _numbered(outer):
+    if acted := _acted(outer) or _stepped(outer) or _numbered(outer) or _paused(outer):
         return [("", acted)]
     for place in (outer, *(as_dict(embedded(outer[name])) for name in _HOLDERS if outer.get(name))):
         for name in _LISTS:
@@ -132,6 +134,17 @@ def _numbered(outer: Mapping[str, Any]) -> list[Any]:
     answer = answer_of(outer) if items else None
     said = {"role": "assistant", "content": answer, "reasoning": outer.get("reasoning")}
     return [*items, said] if answer else items
+
+
+def _paused(outer: Mapping[str, Any]) -> list[Any]:
+    """Return what was asked, and the items that a run made of it, of a state of the OpenAI Agents SDK."""
+    if not {"original_input", "generated_items", "current_turn"} <= outer.keys():
+        return []
+    kept = max((as_list(outer.get(name)) for name in ("session_items", "generated_items")), key=len)
+    items = [as_dict(as_dict(item).get("raw_item")) for item in kept if as_dict(item).get("type") != _WAITING]
+    held, made = outer["original_input"], {ident(item.get("id")) for item in items} - {None}
+    asked = held if isinstance(held, list) else [{"role": "user", "content": held}]
+    return item_messages([*(item for item in asked if ident(as_dict(item).get("id")) not in made), *items])
 
 
 def _given(value: Any) -> Any:
@@ -190,7 +203,8 @@ def _chat(record: Mapping[str, Any], found: Found, name: str) -> Iterator[Event]
         history.append({"role": "assistant", "content": answer})
     source = _source(found, around)
     started = next((facts[place]["ts"] for place in sorted(facts) if "ts" in facts[place]), source["ts"])
-    named = source["conversation_id"] or (None if name else ident(as_dict(embedded(record.get("info"))).get("id")))
+    held = (as_dict(embedded(record.get(place))).get("id") for place in ("info", "trace"))
+    named = source["conversation_id"] or (None if name else next(filter(None, map(ident, held)), None))
     rollout = Rollout(
         conversation="/".join(filter(None, (named or attempt_of(around, history, source), name))),
         messages=history,
@@ -204,7 +218,8 @@ def _chat(record: Mapping[str, Any], found: Found, name: str) -> Iterator[Event]
     for event in rollout_events(rollout):
         yield {**event, "user": source["user"]}
     about = {"conversation_id": rollout.conversation, "user": source["user"], "ts": source["ts"] or started}
-    totals = present(token_counts(as_dict(embedded(first(around, _WHOLE))) or _accumulated(around)))
+    used = as_dict(embedded(first({**as_dict(around.get("context")), **around}, _WHOLE)))
+    totals = present(token_counts(used or _accumulated(around)))
     if totals and not any("output_tokens" in told for told in facts.values()):
         yield request([], {**rollout.columns(), **about}, len(history), {"usage_so_far": totals})
     judged = {**_judged(around), **_scored(found)}
@@ -327,7 +342,7 @@ def _sniff(sample: Sample) -> float:
 
 READER = reader(
     "transcripts",
-    7,
+    8,
     "chats of any program, one a record",
     sniff=_sniff,
     needs=_is_any,

@@ -2,7 +2,8 @@
 
 A sample's `messages` are its transcript. Its events tell the same calls again: they only add times, usage, tokens and
 tools to the messages whose ids they name. A task is a sample's id and input, so that epochs and runs of several models
-are attempts at one task, even without the log's header. The log's other members have no events.
+are attempts at one task, even without the log's header. The log's other members have no events. An agent that is a tool
+of another has a conversation of its own, made of the events within its call.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ def _read(record: Any) -> Iterator[Event]:
     for sample in as_list(record.get("samples")) if _kind(record) == "log" else [record]:
         held = as_dict(sample)
         if held.get("messages") or (held.get("scores") and "messages" in held):
-            yield from _sample(_resolved(sample, as_dict(sample.get("attachments"))), _policy(record))
+            whole = _resolved(sample, as_dict(sample.get("attachments")))
+            yield from _sample(whole, _policy(record))
+            yield from _delegates(whole)
 
 
 def _kind(record: Any) -> str:
@@ -81,7 +84,7 @@ def _sample(sample: Mapping[str, Any], policy: str | None) -> Iterator[Event]:
     acts = {
         n for n, turn in places.items() if history[n]["role"] == "assistant" and turn.get("source") not in _INSERTED
     }
-    uuid = ident(sample.get("uuid")) or content_id(sample.get("id"), sample.get("epoch"), turns)
+    uuid = _own(sample)
     calls = _facts_by_message(sample)
     tools = next((known["tools"] for known in calls.values() if known.get("tools")), None)
     served = {"model": text(as_dict(sample.get("output")).get("model"))}
@@ -105,6 +108,76 @@ def _sample(sample: Mapping[str, Any], policy: str | None) -> Iterator[Event]:
             ended=when(sample.get("completed_at")),
         )
     )
+
+
+def _own(sample: Mapping[str, Any]) -> str:
+    """Return the id of a sample's run."""
+    turns = [as_dict(turn) for turn in as_list(sample.get("messages"))]
+    return ident(sample.get("uuid")) or content_id(sample.get("id"), sample.get("epoch"), turns)
+
+
+def _delegates(sample: Mapping[str, Any]) -> Iterator[Event]:
+    """Yield what agents did that are tools of another one: all of it but their answer is in events alone."""
+    if sample.get("invalidation"):
+        return
+    events = [as_dict(event) for event in as_list(sample.get("events"))]
+    spans = {str(event.get("id")): event for event in events if event.get("event") == "span_begin"}
+    told = {str(as_dict(turn).get("id")) for turn in as_list(sample.get("messages"))}
+    calls: dict[str, list[Mapping[str, Any]]] = {}
+    for event in events:
+        within = _agent_of(event, spans) if event.get("event") == "model" else None
+        if within is not None and str(_said(event).get("id")) not in told:
+            calls.setdefault(within, []).append(event)
+    known = _facts_by_message(sample) if calls else {}
+    given = {str(event.get("id")): event for event in events if event.get("event") == "tool"}
+    pool = as_list(as_dict(sample.get("events_data")).get("messages"))
+    for n, (span, made) in enumerate(calls.items()):
+        turns = _delegated(made[-1], pool, given)
+        history, places = with_origins(turns, _normal)
+        served = {"model": text(made[-1].get("model"))}
+        name = "/".join(("inspect", _own(sample), str(n), text(spans[span].get("name")) or "agent"))
+        facts = {place: served | _facts(turn, known.get(str(turn.get("id")), {})) for place, turn in places.items()}
+        yield from rollout_events(Rollout(conversation=name, messages=history, facts=facts))
+
+
+def _delegated(
+    last: Mapping[str, Any], pool: list[Any], given: Mapping[str, Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the messages of an agent's last call, its answer, and the results of the calls in it.
+
+    Args:
+        last: the event of the call, whose input may be places in a pool.
+        pool: messages that events share.
+        given: events of tools by the ids of their calls.
+    """
+    places = [place for place in as_list(last.get("input_refs")) if isinstance(place, list)]
+    shared = [message for start, end in places for message in pool[start:end]]
+    said = _said(last)
+    results = (given.get(str(as_dict(call).get("id"))) for call in as_list(said.get("tool_calls")))
+    answers = [{**picked(one, ("function", "error")), "role": "tool", "tool_call_id": one.get("id"),
+                "content": one.get("result")} for one in results if one]  # fmt: skip
+    given_to = [dict(as_dict(message)) for message in (*as_list(last.get("input")), *shared)]
+    return [*given_to, dict(said), *answers]
+
+
+def _said(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the message that a call of a model made."""
+    return as_dict(as_dict(next(iter(as_list(as_dict(event.get("output")).get("choices"))), None)).get("message"))
+
+
+def _agent_of(event: Mapping[str, Any], spans: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """Return the span of the agent that an event is of, where that agent is within the call of a tool."""
+    name, agent = event.get("span_id"), None
+    for _ in spans:
+        span = spans.get(str(name))
+        if span is None:
+            break
+        if span.get("type") == "agent":
+            agent = agent or str(name)
+        elif span.get("type") == "tool" and agent:
+            return agent
+        name = span.get("parent_id")
+    return None
 
 
 def _facts(turn: Mapping[str, Any], call: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,7 +239,7 @@ def _facts_by_message(sample: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     for event in map(as_dict, as_list(sample.get("events"))):
         if event.get("event") == "model":
             choice = as_dict(next(iter(as_list(as_dict(event.get("output")).get("choices"))), None))
-            facts[str(as_dict(choice.get("message")).get("id"))] = _call_facts(event, choice)
+            facts[str(_said(event).get("id"))] = _call_facts(event, choice)
         elif event.get("event") == "tool" and event.get("message_id"):
             facts[str(event["message_id"])] = present(
                 ts=when(event.get("completed")),
@@ -208,7 +281,7 @@ def _values(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 READER = reader(
     "inspect",
-    4,
+    5,
     "the logs of Inspect evaluations",
     marks=_kind,
     refusal="neither a log nor a sample",

@@ -14,7 +14,7 @@ from typing import Any
 
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event
-from flywheel.reading.feedback import by_name, feedback, outcome, results
+from flywheel.reading.feedback import by_name, feedback, is_unmeasured, outcome, results
 from flywheel.reading.reader import reader
 from flywheel.reading.shapes.places import chats_within
 from flywheel.reading.values import as_dict, as_list, first, ident, text, when
@@ -52,6 +52,7 @@ _TALKS = ("messages", "history", "trajectory", "turns", "steps", "events", "conv
           "conversations", "logs", "raw_logging_results")  # fmt: skip
 _TOOLS = ("tool", "tool_name", "toolName", "function")
 _GIVEN = {"args", "arguments", "parameters", "params", "tool_input"}
+_SEEN = ("observation", "observations", "action_input", "tool_calls", "function_call")
 _HUMPS = re.compile(r"(?<=[a-z])([A-Z])")
 _USERS = ("user", "user_id", "userId", "end_user", "customer_id", "customerId", "account_id", "accountId")
 _OF_USERS = {"feedback", "rating", "review", "survey"}
@@ -70,7 +71,7 @@ def _sniff(sample: Sample) -> float:
     entries = [entry for record in records for entry in _entries(record)]
     if not entries or any(_talks(entry) for entry in (*records, *(fields for _, fields in entries))):
         return 0.0
-    if any(map(_chats, records)):
+    if any(_chats(record) or _has_steps(record) for record in records):
         return 0.0
     told = [entry for entry in entries if results(entry[1])]
     if len(entries) > 1:
@@ -101,8 +102,9 @@ def _entries(record: Mapping[str, Any]) -> list[tuple[str | None, Mapping[str, A
     """Return the runs of a document, each with the id that names it."""
     for key in _SEVERAL:
         runs = [as_dict(run) for run in as_list(record.get(key))]
-        if runs and all(results(run) for run in runs):
-            return [(_id(run) or ident(run.get("id")), {**_shared(record), **run}) for run in runs]
+        ended = [run for run in runs if results(run)]
+        if ended and all(run in ended or is_unmeasured(run) for run in runs):
+            return [(_id(run) or ident(run.get("id")), {**_shared(record), **run}) for run in ended]
     for held in (record, *(as_dict(record.get(name)) for name in _BY_ID)):
         if named := by_name(held):
             return [(_id(run) or ident(name), {**_shared(record), **run}) for name, run in named.items()]
@@ -131,6 +133,14 @@ def _chats(record: Mapping[str, Any]) -> bool:
         return bool(chats_within(record))
     except BadRecordError:
         return True
+
+
+def _has_steps(place: Any) -> bool:
+    """Whether a list in a record, at any depth, has what was observed step by step: a talk that no reader knows."""
+    if isinstance(place, list):
+        held = (step.get(name) for step in map(as_dict, place) for name in _SEEN)
+        return any(value and isinstance(value, str | list | dict) for value in held) or any(map(_has_steps, place))
+    return isinstance(place, dict) and any(_has_steps(held) for held in place.values() if isinstance(held, dict | list))
 
 
 def _talks(fields: Mapping[str, Any]) -> bool:
@@ -166,5 +176,5 @@ def _is_short(value: str) -> bool:
 
 
 READER = reader(
-    "run_result", 3, "results and settings next to transcripts", sniff=_sniff, read=_read, from_path=_from_path
+    "run_result", 4, "results and settings next to transcripts", sniff=_sniff, read=_read, from_path=_from_path
 )

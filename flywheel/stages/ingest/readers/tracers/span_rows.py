@@ -1,4 +1,4 @@
-"""Rows of tracers that differ in columns only: Braintrust, Datadog, PostHog, Lunary, HoneyHive, Galileo, LangWatch.
+"""Rows of tracers that differ in columns only: Braintrust, Datadog, PostHog, Lunary, HoneyHive, Galileo and others.
 
 In: one span, event or run, or a trace with its spans. Out: the events of its model calls, tool calls and scores. The
 columns of each tracer are a table in `rows.toml`; a row is read by the table whose marks it has.
@@ -190,8 +190,8 @@ def _sniff(sample: Sample) -> float:
 
 READER = reader(
     "span_rows",
-    1,
-    "rows of Braintrust, Datadog, PostHog, Lunary, HoneyHive, Galileo, LangWatch",
+    2,
+    "rows of Braintrust, Datadog, PostHog, Lunary, HoneyHive, Galileo, LangWatch, Laminar",
     sniff=_sniff,
     needs=_is_row,
     refusal="no row of a tracer that is known",

@@ -18,11 +18,12 @@ from tests.stages.ingest.conftest import COUNTING
 
 REFUSED = {
     "Bedrock Agents, traces of invocations",
-    "BFCL, results of several turns",
     "CrewAI, a log of tasks",
     "ADK, an evaluation set",
     "OpenAI evals, a log of a run",
     "Rows of unrelated interactions",
+    "ToolBench, a search that found nothing",
+    "A home-made log, with blocks as Python shows them",
 }
 
 

@@ -98,7 +98,9 @@ def put(tmp_path: Path) -> Put:
          {f"{UUID}1/codex": 1, f"{UUID}2/codex": 0}),
         ({"t.1/agent/log.json": native("n1"), "t.2/agent/log.json": native("n2")},
          {"results.json": [{"results": [{"trial_name": "t.1", "is_resolved": True},
-                                        {"trial_name": "t.2", "is_resolved": False}]}]}, {"n1": 1, "n2": 0}),
+                                        {"trial_name": "t.2", "is_resolved": False},
+                                        {"trial_name": "t.3", "is_resolved": None, "failure_mode": "parse_error"}]}]},
+         {"n1": 1, "n2": 0}),
         ({"run/agent/log.jsonl": native("n1")}, {"run/result.json": [{"verifier_result": {"rewards": {"tests": 1}}}]},
          {"n1": 1}),
         ({"run/messages.jsonl": native("n1")},
@@ -174,7 +176,18 @@ CALLS = [{"trace_id": f"t{n}", "tool": "sum", "args": {"a": n}, "result": "3", "
 SUMMARY = [{"model_id": "m", "total": 300, "correct": 171, "avg_steps": 4.5}]
 
 
-@pytest.mark.parametrize("records", [CALLS, SUMMARY])
+COUNTED = {"result": {"reward": 1.0}, "run_id": "r", "per_step": [{"tool_calls": 2, "observation": None}]}
+
+
+def test_counts_by_step_are_no_talk(put: Put, take: Callable[..., Any]) -> None:
+    put("result.json", COUNTED)
+    assert take().events["kind"].to_list() == ["outcome"]
+
+
+TREE = [{"win": False, "query_id": 7, "run_id": "r", "trys": [{"chain": [{"node": "a", "observation": "none"}]}]}]
+
+
+@pytest.mark.parametrize("records", [CALLS, SUMMARY, TREE])
 def test_calls_and_counts_are_no_results_of_runs(records: list[Any], put: Put, take: Callable[..., Any]) -> None:
     put("results.jsonl", records)
     assert take().events.is_empty()
