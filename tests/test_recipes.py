@@ -31,7 +31,7 @@ def made(recipe: str, model: Path, folder: Path) -> Project:
     ("recipe", "method", "rows"),
     [
         pytest.param("coding_agent", "dpo", 40, marks=pytest.mark.e2e),
-        ("deep_research", "grpo", 20),
+        pytest.param("deep_research", "grpo", 20, marks=pytest.mark.e2e),
         ("editor", "dpo", 20),
     ],
 )

@@ -172,6 +172,7 @@ def _in_real_processes(project: Path) -> Path:
     return project
 
 
+@pytest.mark.e2e
 def test_a_turn_of_the_wheel_in_real_processes_one_killed_when_it_has_trained(
     built: Path, turned: Path, tmp_path: Path
 ) -> None:

@@ -26,6 +26,7 @@ def shown(cell: str, names: dict[str, Any]) -> Any:
     return None
 
 
+@pytest.mark.e2e
 def test_the_notebook_runs_from_top_to_bottom(projects: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(projects("built"))
     names: dict[str, Any] = {}

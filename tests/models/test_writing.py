@@ -105,6 +105,7 @@ def test_settings_of_a_models_makers_that_change_greedy_tokens_are_kept() -> Non
     assert acts(Batches(4, PAD, END), model, None, Memory()) == alone(model, None) != plain
 
 
+@pytest.mark.e2e
 def test_a_policy_goes_on_from_what_it_said() -> None:
     """The embedded model, in float32."""
     policies = PolicySet(ModelConfig(dtype="float32"), EvalConfig(batch_size=2))

@@ -108,6 +108,7 @@ def test_names_of_files_may_be_no_text(tmp_path: Path) -> None:
     assert project.quarantine_retry().files == 2
 
 
+@pytest.mark.e2e
 def test_a_golden_row_may_have_odd_text(project: Project) -> None:
     (project.folder / "golden").mkdir()
     row = {"prompt": f"Delete everything.{ODD}", "completion": {"role": "assistant", "content": f"No.{ODD[:5]}"}}

@@ -44,6 +44,7 @@ def _scores(report: EvalReport, *suites: str) -> list[dict[str, object]]:
     return [m.model_dump() for m in report.metrics if m.suite in suites]
 
 
+@pytest.mark.e2e
 def test_scores_are_those_of_this_process(trained: Path, server: PolicyServer, tmp_path: Path) -> None:
     suites = ["next_action", "preference", "replay"]
     local = _project(trained, tmp_path / "local").evaluate(1, suites=suites)

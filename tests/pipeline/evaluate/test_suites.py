@@ -235,6 +235,7 @@ def test_a_file_of_cases_is_a_suite_by_its_name(trained: Path, tmp_path: Path) -
     assert all(m.suite == "next_action" for m in project.evaluate(1, suites=["next_action"]).report.metrics)
 
 
+@pytest.mark.e2e
 def test_an_own_case_that_was_asked_in_training_blocks_where_it_decides(trained: Path, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(trained, folder)

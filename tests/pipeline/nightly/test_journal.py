@@ -114,6 +114,7 @@ def test_a_failed_stage_of_its_own_process_is_told_and_fails_the_last_task(proje
     assert [n["failed_stage"] for n in told(project)] == ["ingest"]
 
 
+@pytest.mark.e2e
 def test_a_retried_stage_is_no_failure(project: Path) -> None:
     away = only_bad(project)
     with pytest.raises(IngestError):

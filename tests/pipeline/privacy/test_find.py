@@ -50,6 +50,7 @@ def left(project: Project) -> list[str]:
     return sorted(project.query("SELECT conversation_id || ' ' || seq AS e FROM events")["e"].to_pylist())
 
 
+@pytest.mark.e2e
 def test_whole_conversations_and_own_judgements(tmp_path: Path) -> None:
     project = project_of(
         tmp_path,

@@ -121,6 +121,7 @@ def test_edited_cases_and_another_share_of_held_out_tasks_are_another_protocol(f
     assert sha256_of(before) != sha256_of(after)
 
 
+@pytest.mark.e2e
 def test_suites_and_slices_that_are_changed_later_are_not_used(folder: Path) -> None:
     config = folder / "flywheel.toml"
     config.write_text(
@@ -163,6 +164,7 @@ def test_a_ledger_that_was_deleted_makes_no_new_start(looked: Path) -> None:
     assert lacking in Project(looked).registry.problems([1])
 
 
+@pytest.mark.e2e
 def test_another_base_model_is_another_protocol(folder: Path, tmp_path: Path) -> None:
     """The baseline of a first round is the base model: a worse one would make any round better."""
     config = folder / "flywheel.toml"

@@ -76,6 +76,7 @@ def test_a_result_that_a_user_states_is_a_claim(line: str, basis: str, tmp_path:
     assert table(project, "rewards", "rewards").filter(signal="claim").is_empty() is (basis == "verifier")
 
 
+@pytest.mark.e2e
 def test_a_file_pattern_or_a_reader_narrows_who_may_state_outcomes(tmp_path: Path) -> None:
     said = list(talk("c", "u@shop.example", GOODS[0], START, good=True))
     for number, (rules, basis) in enumerate(

@@ -56,6 +56,7 @@ def played(attempt: Attempt, actions: list[list[int]]) -> list[object]:
     return [attempt.ids, attempt.mask, attempt.log_probs, attempt.reward, attempt.outcome.why]
 
 
+@pytest.mark.e2e
 def test_an_export_answers_calls_without_flywheel(exported: Path, tiny_model: Path) -> None:
     actions = sampled(tiny_model)
     call = [sys.executable, "-c", PLAYED, str(tiny_model), json.dumps(actions)]

@@ -334,12 +334,11 @@ def spoken(projects: Callable[[str], Path], tmp_path_factory: pytest.TempPathFac
     return groups_of(project, out / "tokens"), *said_once(project, out / "messages")
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("does", "reason"),
     [
-        pytest.param(
-            "{{ raise_exception('no') }}", "the base model's template cannot render it", marks=pytest.mark.e2e
-        ),
+        ("{{ raise_exception('no') }}", "the base model's template cannot render it"),
         ("{{ '\\n\\n' }}", "prompt and action have other tokens in one text"),
     ],
 )

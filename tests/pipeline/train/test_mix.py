@@ -88,6 +88,7 @@ def project(tmp_path: Path) -> Project:
     return made
 
 
+@pytest.mark.e2e
 def test_a_second_round_goes_on_from_the_first(project: Project) -> None:
     first = make_plan(project.context, 1)
     assert set(mixed(first)) == {"new", "golden"}

@@ -50,6 +50,7 @@ def once(value: object, **settings: Any) -> Any:
     return json.loads(redactor(**settings).payloads([canonical_json(value)])[0])
 
 
+@pytest.mark.e2e
 @pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(PAYLOADS, max_size=4))

@@ -147,6 +147,7 @@ def test_an_attempt_is_trained_after_what_it_was_asked_itself(tiny_model: Path) 
     assert all("customer 0" in tokenizer.decode(member.rows[0].ids) for member in members)
 
 
+@pytest.mark.e2e
 def test_logged_log_probabilities_change_what_is_learned(tmp_path: Path, tiny_model: Path) -> None:
     """TRL's GRPOTrainer without vLLM ends with the same weights for -0.5 and -25 a token."""
     near, far = (
@@ -427,6 +428,7 @@ def test_a_chosen_action_that_becomes_less_likely_stops_the_round(tmp_path: Path
     trained(spec(tmp_path / "held", tiny_model, rows, "dpo", dpo_sft_weight=5.0, max_chosen_drop=0.1, **settings))
 
 
+@pytest.mark.e2e
 def test_forgotten_rows_leave_no_trace(tmp_path: Path, tiny_model: Path) -> None:
     """Trained without some rows after they were in the reference's cache == trained where they never were."""
     cache = tmp_path / "cache"

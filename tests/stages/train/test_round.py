@@ -287,6 +287,7 @@ def test_sequences_of_a_pass_are_what_the_processes_can_share(
     assert sft_rounds._by_sequences(made, 24, sequences).config.train.batch_size == expected
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("weight", [0.0, 1.0])
 def test_each_pair_has_its_own_weight_of_the_nll_term(weight: float, tmp_path: Path, tiny_model: Path) -> None:
     made = spec(tmp_path, tiny_model, "dpo", reference="parent", batch_size=12, max_steps=1)
@@ -369,6 +370,7 @@ def test_the_reference_is_computed_once_and_found_again(tmp_path: Path, tiny_mod
     assert "SELECT" not in "".join(p.read_text() for p in (tmp_path / "cache").rglob("*.json"))
 
 
+@pytest.mark.e2e
 def test_passes_of_one_step_change_no_gradient(
     tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
