@@ -6,12 +6,10 @@ import ast
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
 from flywheel.results.setup import ErrorAnswer, ErrorDetail
-
-if TYPE_CHECKING:
-    import pytest
 
 NOTEBOOK = Path(__file__).parents[2] / "docs" / "library.ipynb"
 
