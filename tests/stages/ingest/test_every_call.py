@@ -60,7 +60,13 @@ def check_calls(events: pl.DataFrame, *, understood: bool = True) -> pl.DataFram
     return episodes
 
 
-@pytest.mark.parametrize("sample", all_samples(), ids=lambda sample: sample.name)
+@pytest.mark.parametrize(
+    "sample",
+    [
+        pytest.param(sample, id=sample.name, marks=[pytest.mark.e2e] if number % 2 else [])
+        for number, sample in enumerate(all_samples())
+    ],
+)
 def test_every_call_is_in_a_step_or_counted(sample: Sample, tmp_path: Path, take: Callable[..., Any]) -> None:
     check_calls(take(sample.write(tmp_path)).events)
 

@@ -32,8 +32,8 @@ from tests.stages.ingest.mutate import PACKS, edited, in_time, spoiled, wrong_wi
 pytestmark = pytest.mark.slow
 
 SECONDS = 20.0  # for one file; it takes a few milliseconds
-RECORDS, RECORDS_E2E = 20, 2700  # for each reader
-FILES, FILES_E2E = 12, 1300  # for each packing
+RECORDS, RECORDS_E2E = 10, 2700  # for each reader
+FILES, FILES_E2E = 6, 1300  # for each packing
 SHARED = ("langfuse-traces", "mini-swe-agent-deepseek", "tau2-bench", "intercode", "mint", "star", "prime-environments")
 LEAVES = st.none() | st.booleans() | st.integers() | st.text()
 VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
