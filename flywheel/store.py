@@ -37,6 +37,7 @@ LAYOUT = 1
 PARTITIONS = 4
 FORGETTING = "forgetting.json"  # in the store while a user is being forgotten
 _KEPT = 20  # snapshots of a stage
+_ROW_GROUP = 1 << 17  # rows of a part that are encoded together; left to polars, pieces in memory would decide
 MOST_PARTITIONS = 1024
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 RAW = ("events", "quarantine")  # tables that cannot be made again
@@ -100,7 +101,8 @@ def way_out(table: str) -> str:
 def _encode(frame: pl.DataFrame, row: type[Row]) -> memoryview:
     """Return a frame as Parquet bytes that fit the contract.
 
-    In memory first: a refusal here is the frame's fault, a refusal while writing the bytes is the disk's.
+    In memory first: a refusal here is the frame's fault, a refusal while writing the bytes is the disk's. The same rows
+    are the same bytes, whatever pieces of memory they lie in.
     """
     import polars as pl
 
@@ -108,7 +110,12 @@ def _encode(frame: pl.DataFrame, row: type[Row]) -> memoryview:
     metadata = {"flywheel.schema": f"{schema_name(row)}/v{row.version}"}
     try:
         conform(frame, row).sink_parquet(
-            buffer, compression="zstd", arrow_schema=arrow_schema(row), metadata=metadata, maintain_order=True
+            buffer,
+            compression="zstd",
+            row_group_size=_ROW_GROUP,
+            arrow_schema=arrow_schema(row),
+            metadata=metadata,
+            maintain_order=True,
         )
     except pl.exceptions.PolarsError as error:
         raise ContractError(

@@ -49,6 +49,18 @@ def test_row_order_does_not_change_the_bytes(store: Store) -> None:
     assert store.write("rewards", two, partition=0) == store.write("rewards", two.reverse(), partition=0)
 
 
+def test_the_order_and_the_pieces_of_many_rows_do_not_change_the_bytes(store: Store) -> None:
+    """Sorted in pieces, whose sizes differ by the order before and the number of threads: also on a cluster."""
+    names = pl.int_range(150_000, eager=True).cast(pl.String).rename("episode_id")
+    rows = pl.select(names).join(_rewards().drop("episode_id"), how="cross").select(_rewards().columns)
+
+    part = store.write("rewards", rows, partition=0)
+    assert part is not None
+    assert part == store.write("rewards", rows.sample(fraction=1, shuffle=True, seed=1), partition=0)
+    groups = pq.read_metadata(store.root / part.path)
+    assert [groups.row_group(n).num_rows for n in range(groups.num_row_groups)] == [131_072, 18_928]
+
+
 def test_an_empty_frame_writes_nothing(store: Store) -> None:
     assert store.write("rewards", _rewards().clear(), partition=0) is None
 
