@@ -57,7 +57,7 @@ _BOOKS = {
     "id", "type", "status", "subtype", "role", "time", "timestamp", "duration", "exit_code", "server", "event",
     "created_at", "message_type", *_KINDS, *_BODIES, *IDS, *_NAMES, *_SHOWN, "error", "session_id",
 }  # fmt: skip
-_OF_WORKFLOW = "current_agent_name"  # of the events of LlamaIndex's agents
+OF_WORKFLOW = "current_agent_name"  # of the events of LlamaIndex's agents
 _TOTALS = ("usage", "token_usage", "total_usage", "tokenUsage", "stats")
 
 
@@ -72,7 +72,7 @@ class Entry(NamedTuple):
 def entry_of(item: Any) -> Entry | None:
     """Return what an entry is; None for a message as other programs write it, and for what has no known kind."""
     outer = as_dict(item)
-    if "tool_kwargs" in outer or _OF_WORKFLOW in outer or _OF_WORKFLOW in as_dict(outer.get("result")):
+    if "tool_kwargs" in outer or OF_WORKFLOW in outer or OF_WORKFLOW in as_dict(outer.get("result")):
         return _of_workflow(outer)
     if not _may_be(outer):
         return _interpreted(outer)

@@ -14,7 +14,7 @@ from typing import Any
 from flywheel.reading.messages import ROLES, flat_text
 from flywheel.reading.shapes.actions import is_step
 from flywheel.reading.shapes.acts import call_in, is_act, result_in, said_in
-from flywheel.reading.shapes.entries import entry_of
+from flywheel.reading.shapes.entries import OF_WORKFLOW, entry_of
 from flywheel.reading.shapes.turns import CALL_KINDS, ITEM_KINDS, RESULT_KINDS, is_turn, result_of
 from flywheel.reading.values import as_dict, as_list, embedded, first, present, text
 
@@ -31,7 +31,7 @@ _STORED = ("message", "message_data", "messageData", "message_json")  # columns 
 _PARTS_AS_TEXT = ("content_json", "contentJson", "parts_json")  # and those that hold its parts
 _WRAPS = {*_HELD, *_ASKED, *_STORED, "parts", "user", "part", "source", "response", "toolCallStates",
           "isCreatedByUser", "finishReason", "author", "event_data", "payload", "versions",
-          "current_agent_name"}  # fmt: skip
+          OF_WORKFLOW}  # fmt: skip
 _TALKERS = ("user", "assistant")  # a tool's result in JSON is what the agent saw
 _PARTS = {
     "text", "input_text", "output_text", "thinking", "redacted_thinking", "reasoning", "image", "image_url", "file",
@@ -62,7 +62,7 @@ def asked_last(item: Any) -> Any:
 
     An agent that writes its calls is given their results once more as words.
     """
-    given = as_list(as_dict(item).get("input")) if "current_agent_name" in as_dict(item) else []
+    given = as_list(as_dict(item).get("input")) if OF_WORKFLOW in as_dict(item) else []
     acts = [n for n, message in enumerate(given) if as_dict(message).get("role") not in ("system", "user")]
     asked = [message for message in given[acts[-1] + 1 :] if not _is_observed(as_dict(message))] if acts else given
     return {**item, "input": asked} if acts else item
@@ -75,7 +75,7 @@ def _is_observed(message: Mapping[str, Any]) -> bool:
 
 def _given_to_agent(item: Item) -> Iterator[Item]:
     """Yield the messages that the model of a LlamaIndex agent is given."""
-    if "current_agent_name" in item:
+    if OF_WORKFLOW in item:
         yield from (message for message in as_list(item.get("input")) if isinstance(message, dict))
 
 

@@ -162,7 +162,11 @@ def _delegated(
 
 def _said(event: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the message that a call of a model made."""
-    return as_dict(as_dict(next(iter(as_list(as_dict(event.get("output")).get("choices"))), None)).get("message"))
+    return as_dict(_choice(event).get("message"))
+
+
+def _choice(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    return as_dict(next(iter(as_list(as_dict(event.get("output")).get("choices"))), None))
 
 
 def _agent_of(event: Mapping[str, Any], spans: Mapping[str, Mapping[str, Any]]) -> str | None:
@@ -238,8 +242,7 @@ def _facts_by_message(sample: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     facts: dict[str, dict[str, Any]] = {}
     for event in map(as_dict, as_list(sample.get("events"))):
         if event.get("event") == "model":
-            choice = as_dict(next(iter(as_list(as_dict(event.get("output")).get("choices"))), None))
-            facts[str(_said(event).get("id"))] = _call_facts(event, choice)
+            facts[str(_said(event).get("id"))] = _call_facts(event, _choice(event))
         elif event.get("event") == "tool" and event.get("message_id"):
             facts[str(event["message_id"])] = present(
                 ts=when(event.get("completed")),
