@@ -1,9 +1,9 @@
 """Does the wheel keep turning: a champion serves, users react, a night learns, the new champion serves tomorrow.
 
-`python benchmarks/nights.py [--quick | --small] [--worlds warehouse desk] [--arms ...] [--seeds 0 1 2] [--nights 10]
-[--temperature 1] [--endpoint URL] [--work FOLDER] [--results FILE] [--plot FILE]`: each night a policy serves its tasks
-in a world, sampled; the log goes into a project; `flywheel run nightly` does the rest. With --endpoint a server answers
-wherever a policy acts. Before the first night a scripted policy has served some days,
+`python benchmarks/nights.py [--quick | --small | --medium] [--worlds warehouse desk] [--arms ...] [--seeds 0 1 2]
+[--nights 10] [--temperature 1] [--endpoint URL] [--work FOLDER] [--results FILE] [--plot FILE]`: each night a policy
+serves its tasks in a world, sampled; the log goes into a project; `flywheel run nightly` does the rest. With --endpoint
+a server answers wherever a policy acts. Before the first night a scripted policy has served some days,
 because the base model knows no tools; from then on the champion does. All arms serve equal tasks a night, and a round
 of any arm trains on at most as many tokens (`train.max_tokens`); what the race of `auto` costs is counted apart. The
 last night is only served: no later one would show what it taught.
@@ -69,7 +69,7 @@ RULES = {
 # A first champion acts otherwise than the script that it replaces, and worse: `action_mix` is red every night, until a
 # person has looked and forces a round. No one is there to look, so no window is large enough to be compared.
 UNWATCHED = 1_000_000
-CODE = "0107"  # newest decision that changes what a night does: what an older one's code served is a run of its own
+CODE = "0110"  # newest decision that changes what a night does: what an older one's code served is a run of its own
 KEY = ("world", "arm", "seed", "night", "code")
 
 
@@ -96,6 +96,7 @@ class Settings:
     older_rows: float = 0.3
     rebase_every: int = 4
     epochs: tuple[float, float] = (2, 2)  # passes of SFT over a round's rows, on the first night and later
+    batch: int = 50  # talks of the gate's that are written together
     audited: int = 0  # talks of the script that a person labels before the first night (`flywheel audit`)
 
     def config(self, world: str, arm: str, seed: int, night: int) -> str:
@@ -131,17 +132,25 @@ suites = ["{WORLDS[world][1]}"]
 baselines = []
 max_cases = {self.max_cases}
 max_new_tokens = {self.max_new_tokens}
-batch_size = {min(self.max_cases, 50)}
+batch_size = {min(self.max_cases, self.batch)}
 """
 
 
 FULL = Settings("embedded", "auto", 10, (2, 3), 60, 2, 120, (192, 192), 16_000, 120, 96, -1)
 SMALL = Settings("embedded", "auto", 8, (5, 1), 42, 1, 42, (192, 128), 32_000, 112, 60, -1, "sft", (2, 16), 0.5,
-                 (2e-3, 1e-3), 0.5, 100, (3, 2), 40)  # fmt: skip
+                 (2e-3, 1e-3), 0.5, 100, (3, 2), audited=40)  # fmt: skip
+# A GPU writes a hundred talks in the time of one: all seventeen families of the warehouse, six questions of each.
+MEDIUM = Settings("embedded", "auto", 10, (5, 1), 102, 1, 102, (384, 256), 64_000, 204, 96, -1, "sft", (2, 34), 0.5,
+                  (2e-3, 1e-3), 0.5, 100, (3, 2), 128, 40)  # fmt: skip
 # A desk's answers have many kinds (refuse, ask, act, tell), and a talk has several of them: more rows, longer ones.
 AT_THE_DESK = replace(SMALL, max_rows=(120, 120), max_tokens=48_000, max_cases=60)
 QUICK = Settings("", "float32", 4, (5, 3), 12, 2, 10, (8, 8), 0, 10, 8, 2, again=(1, 4))
-SIZES = {"full": FULL, "small": SMALL, "quick": QUICK}
+SIZES = {"full": FULL, "medium": MEDIUM, "small": SMALL, "quick": QUICK}
+SHORTER = {
+    "quick": "a tiny random model, four nights: does everything run",
+    "small": "eight nights of 42 tasks at the counter, short rounds",
+    "medium": "ten nights of 102 tasks in the warehouse, for a GPU",
+}
 
 
 def settings_of(size: str, world: str, **changes: Any) -> Settings:
@@ -386,8 +395,8 @@ def main() -> None:
     """Run what is not done yet, and print every night."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     size = parser.add_mutually_exclusive_group()
-    size.add_argument("--quick", action="store_true", help="a tiny random model, four nights: does everything run")
-    size.add_argument("--small", action="store_true", help="eight nights of 42 tasks at the counter, short rounds")
+    for name, what in SHORTER.items():
+        size.add_argument(f"--{name}", dest="size", action="store_const", const=name, help=what)
     parser.add_argument("--worlds", nargs="*", choices=list(WORLDS), help="warehouse, desk; with --small counter")
     parser.add_argument("--arms", nargs="*", choices=ARMS, help="all of them; with --quick flywheel")
     parser.add_argument("--seeds", nargs="*", type=int, help="0 1 2; with --quick 0")
@@ -397,19 +406,19 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=ROOT / ".learn" / "nights")
     parser.add_argument("--results", type=Path)
     parser.add_argument("--plot", type=Path, help="draw the results to this SVG file")
+    parser.set_defaults(size="full")
     given = parser.parse_args()
     os.environ["FLYWHEEL_TRUST"] = "1"  # of the arm that names its own trainer
-    size_of_it = "quick" if given.quick else "small" if given.small else "full"
-    work = given.work / (f"{size_of_it}-served" if given.endpoint else size_of_it)
+    quick, work = given.size == "quick", given.work / (f"{given.size}-served" if given.endpoint else given.size)
     work.mkdir(parents=True, exist_ok=True)
-    changes: dict[str, Any] = {"base": _tiny_model(work)} if given.quick else {}
+    changes: dict[str, Any] = {"base": _tiny_model(work)} if quick else {}
     changes |= {name: value for name in ("nights", "temperature") if (value := getattr(given, name)) is not None}
     results = given.results or work / "nights.jsonl"
-    for seed in given.seeds or ((0,) if given.quick else (0, 1, 2)):
-        for world in given.worlds or (("counter",) if given.small else ("warehouse", "desk")):
-            names = given.arms or (("flywheel",) if given.quick else ARMS)
+    for seed in given.seeds or ((0,) if quick else (0, 1, 2)):
+        for world in given.worlds or (("counter",) if given.size == "small" else ("warehouse", "desk")):
+            names = given.arms or (("flywheel",) if quick else ARMS)
             folders = {name: work / f"{world}-{name}-{seed}" for name in names}
-            settings = settings_of(size_of_it, world, **changes)
+            settings = settings_of(given.size, world, **changes)
             arms = [Arm(world, name, seed, settings, folder, given.endpoint) for name, folder in folders.items()]
             for nights in zip(*(run(arm, results) for arm in arms), strict=True):  # in turns: what is done is of all
                 print("\n".join(map(_shown, nights)), flush=True)

@@ -34,23 +34,32 @@ ON_GPU = ("tree-blocks",)  # next to `tree`, which is one FlexAttention kernel t
 
 
 def logged_pairs(data: Path, folder: Path) -> list[dict[str, list[int]]]:
-    """Return tokenised pairs of the logs whose prompts and actions are of the wanted lengths, shortest first."""
+    """Return tokenised pairs of logged actions after a logged prompt, shortest first: its own, and another state's.
+
+    Which of the two is better does not matter to what they cost, and few logs have so many real pairs this long.
+    """
     from flywheel.config import load_config
     from flywheel.funnel import Funnel
     from flywheel.models.chat import ChatFormat
     from flywheel.models.load import load_tokenizer
+    from flywheel.pipeline.build.tables import read_table
     from flywheel.project import Project
-    from flywheel.stages.selection.rows import select_pairs
+    from flywheel.stages.selection.rows import select_demonstrations
     from flywheel.stages.train.rows import tokenise
 
-    (folder / "flywheel.toml").write_text("[train]\nmax_length = 100000\n", encoding="utf-8")
+    (folder / "flywheel.toml").write_text("[train]\nmax_length = 100000\nmax_rows = 400\n", encoding="utf-8")
     config = load_config(folder / "flywheel.toml")
     project = Project(folder)
     project.ingest([data] if data.is_dir() else [ROOT / "sample_logs"])
     project.build()
-    rows = select_pairs(project.store.table("pairs", "pairs").collect(), config.train, Funnel())
-    rows = sorted(rows, key=lambda r: (len(json.dumps([r["prompt"], r["tools"]])), r["id"]))[:200]
-    made = tokenise(rows, ChatFormat(load_tokenizer(config.model)), ("chosen", "rejected"), config.train).rows
+    table = read_table(project.store, "examples").collect()
+    rows = select_demonstrations(table, config.train, Funnel())
+    rows.sort(key=lambda row: (len(json.dumps([row["prompt"], row["tools"]])), row["id"]))
+    pairs = [
+        {"prompt": row["prompt"], "tools": row["tools"], "chosen": row["completion"], "rejected": other["completion"]}
+        for row, other in zip(rows, rows[1:] + rows[:1], strict=True)
+    ]
+    made = tokenise(pairs, ChatFormat(load_tokenizer(config.model)), ("chosen", "rejected"), config.train).rows
     return sorted((_windowed(row) for row in made), key=lambda r: (len(r["prompt_ids"]), r["prompt_ids"]))
 
 
@@ -208,7 +217,7 @@ def pair_side(side: str, rows: list[dict[str, list[int]]], folder: Path, dtype: 
             data_collator=collate,
         )  # fmt: skip
         trainer.model.delete_adapter("ref")
-        trainer.setup(items, {}, Order(items.rows, 1, 0))
+        trainer.setup(spec, items, {}, Order(items.rows, 1, 0))
         trainer.of_pairs(spec, [{} for _ in rows])
     turns.end(0.0)  # the first line is what came before the first step: a reference pass, where there is one
     trainer.train()

@@ -31,18 +31,21 @@ class _Noise:
 
     def __init__(self, seeds: Sequence[int], temperature: float) -> None:
         self.log_probs: list[list[float]] = [[] for _ in seeds]
-        self._generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+        self._seeds, self._generators = seeds, list[torch.Generator]()
         self._temperature = temperature
 
     def __call__(self, rows: Sequence[int], scores: torch.Tensor) -> torch.Tensor:
         """Return scores that leave one token for each of these rows."""
-        log_probs = torch.log_softmax(scores.float().cpu() / self._temperature, -1)
-        uniform = torch.stack([torch.rand(log_probs.shape[-1], generator=self._generators[row]) for row in rows])
+        device, width = scores.device, scores.shape[-1]
+        if not self._generators:
+            self._generators = [torch.Generator(device).manual_seed(seed) for seed in self._seeds]
+        log_probs = torch.log_softmax(scores.float() / self._temperature, -1)
+        uniform = torch.stack([torch.rand(width, generator=self._generators[row], device=device) for row in rows])
         gumbel = -torch.log(-torch.log(uniform.clamp_min(1e-12)))
         tokens = (log_probs + gumbel).argmax(-1, keepdim=True)
         for row, value in zip(rows, log_probs.gather(-1, tokens)[:, 0].tolist(), strict=True):
             self.log_probs[row].append(value)
-        return torch.full_like(scores, -torch.inf).scatter_(-1, tokens.to(scores.device), 0.0)
+        return torch.full_like(scores, -torch.inf).scatter_(-1, tokens, 0.0)
 
 
 class _Draws:

@@ -75,10 +75,11 @@ def _squares(flat: Layout, window: int) -> BlockMask:
 
     continues, owners, positions = _continues(flat), flat.owners, flat.positions[0]
     tokens = len(owners)
+    # A tensor, like all that the rule knows: the compiled kernel takes a number of the closure as 32 bits.
+    first = (positions - window).clamp(min=-1)
 
     def looks(batch: Any, head: Any, q: Any, k: Any) -> Any:  # noqa: ARG001 - FlexAttention's signature
-        ahead = positions[q] - positions[k]
-        return continues[owners[q], owners[k]] & (ahead >= 0) & (ahead < window)
+        return continues[owners[q], owners[k]] & (positions[k] <= positions[q]) & (positions[k] > first[q])
 
     every = torch.arange(tokens, device=owners.device)
     strips = [looks(0, 0, part[:, None], every[None]) for part in torch.split(every, _SQUARE)]

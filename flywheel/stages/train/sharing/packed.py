@@ -134,7 +134,7 @@ class Scorer:
                 flywheel_layout=flat,
             ).last_hidden_state[0]
         finally:
-            if not self._backbone.is_activation_checkpointing:  # else the way back attends again
+            if not _recomputes(self._backbone):  # else the way back attends again
                 self._attention(self._backbone.flywheel_own)
         scores = self._score(hidden, torch.tensor(tree.sources, dtype=torch.long), tree.targets)
         return [scores[torch.tensor(places, dtype=torch.long, device=scores.device)] for places in tree.rows]
@@ -167,3 +167,9 @@ class Scorer:
         wanted = torch.tensor(targets, dtype=torch.long, device=hidden.device)
         states = hidden[places.to(hidden.device)] * self._scale
         return head_log_probs(states, self._head, wanted, self._cap, self._temperature)
+
+
+def _recomputes(backbone: Any) -> bool:
+    """Return whether a model computes its activations again on the way back; transformers before 5.24 says it so."""
+    known = "is_activation_checkpointing"
+    return bool(getattr(backbone, known if hasattr(backbone, known) else "is_gradient_checkpointing"))

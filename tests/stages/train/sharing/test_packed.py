@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import random
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from flywheel.errors import TrainError
 from flywheel.stages.train.sharing.attention import kernels
 from flywheel.stages.train.sharing.decide import decide
+from flywheel.stages.train.sharing.flex import _squares
 from flywheel.stages.train.sharing.layout import layout
 from flywheel.stages.train.sharing.packed import Scorer
 from flywheel.stages.train.sharing.tree import Row, grow
@@ -119,7 +121,17 @@ def test_one_kernel_gives_what_blocks_give(family: str) -> None:
     assert torch.allclose(found, expected, atol=5e-6)
 
 
+def test_the_kernels_rule_knows_tensors_alone() -> None:
+    """Compiled for any length, a kernel takes a number of its closure as 32 bits: no window, which was 2**60, is 0."""
+    flat = layout(grow(several_levels()), kernel="flex")
+    knows = inspect.getclosurevars(_squares(flat, 1 << 60).mask_mod).nonlocals
+
+    assert knows
+    assert all(isinstance(value, torch.Tensor) for value in knows.values())
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.filterwarnings("default")  # what compiles the kernel warns of itself
 @pytest.mark.parametrize("family", FAMILIES)
 def test_on_a_gpu_both_kernels_give_the_plain_gradients(family: str) -> None:
     made = tiny(family).to("cuda")
