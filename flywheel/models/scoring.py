@@ -37,8 +37,7 @@ class Draw(NamedTuple):
         """Return what adds Gumbel noise to the logits of some of these: the largest sum is a draw from their softmax.
 
         It is called once a place. A token's noise depends on seed, prompt and place alone, not on the batch (Maddison,
-        Tarlow and Minka 2014). It is drawn on the logits' device, each kind of which has random numbers of its own: on
-        a CPU the noise of a hundred rows takes ten times as long as a GPU's pass.
+        Tarlow and Minka 2014). It is made on the logits' device, and each kind of device has random numbers of its own.
         """
         import torch
 

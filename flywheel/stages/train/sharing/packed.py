@@ -170,6 +170,8 @@ class Scorer:
 
 
 def _recomputes(backbone: Any) -> bool:
-    """Return whether a model computes its activations again on the way back; transformers before 5.24 says it so."""
+    """Return whether a model computes its activations again on the way back."""
     known = "is_activation_checkpointing"
-    return bool(getattr(backbone, known if hasattr(backbone, known) else "is_gradient_checkpointing"))
+    return bool(
+        getattr(backbone, known if hasattr(backbone, known) else "is_gradient_checkpointing")
+    )  # before transformers 5.24
