@@ -1,7 +1,8 @@
 """How many demonstrations share words with held-out answers, and how many are left out because of it.
 
 `python benchmarks/decontaminate.py PROJECT...`: of each built project the rows of training, those that share 13 words
-in a row with a held-out answer, and those that do so beyond what many tasks share.
+in a row with a held-out answer, and those that do so beyond what many tasks share. Then what should be found: the
+held-out answers of 13 words and more themselves, as rows of tasks of their own.
 """
 
 from __future__ import annotations
@@ -32,7 +33,13 @@ def main() -> None:
         ]
         share = sum(bool(texts.meet(row["completion"], [])) for row in rows)
         left_out = sum(crosses for (crosses,) in crossing(rows.copy, texts))
-        print(f"{folder.name:12} {len(rows):6,} rows, {share:6,} share 13 words, {left_out:6,} are left out")
+        copies = [{"prompt": [], "task_id": f"copy {n}", "completion": json.loads(text)} for n, text in enumerate(held)]
+        copies = [row for row in copies if texts.meet(row["completion"], [])]
+        found = sum(crosses for (crosses,) in crossing(copies.copy, texts, rows.copy))
+        print(
+            f"{folder.name:12} {len(rows):6,} rows, {share:6,} share 13 words, {left_out:6,} are left out; "
+            f"{found:,} of {len(copies):,} copies are"
+        )
 
 
 if __name__ == "__main__":

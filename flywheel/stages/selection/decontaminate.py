@@ -9,7 +9,9 @@ message. System prompts, schemas and tools' results are the same for all, so the
 
 What many tasks share is a template (a form letter, an agent's stock phrases), and not taken from an evaluation: 13
 words do not count where every three of them in a row are in at least five training tasks, and in half a percent of
-them. What is copied from an evaluation has a name, a number or a turn that few tasks have.
+them. One of the 13 may fill a place in the template (a letter's name, a query's month): then the words around it are in
+as many tasks, with at least five words in its place. What is copied from an evaluation has several names, numbers or
+turns that few tasks have, or it is a complete text: that is left out for one.
 
 Each attempt of a group is compared separately, and a group of one attempt is dropped.
 """
@@ -32,6 +34,8 @@ from flywheel.records import texts_in
 GRAM = 13  # words: what common practice takes for copied, not coincidence
 TEMPLATE_TASKS, TEMPLATE_SHARE = 5, 0.005  # training tasks that have usual words, at least, and their share
 USUAL = 3  # words in a row that are looked up
+_END = "\n"  # of a complete text, behind its words
+_ANY = "*"  # the place of a pattern that any word fills
 CROSSES = "13 words of an evaluation's text"
 _ACTIONS = ("completion", "chosen", "rejected", "_hinted")  # the last: a hint
 _OF_MEMBERS = (
@@ -42,6 +46,8 @@ _OF_MEMBERS = (
 Row = dict[str, Any]
 Words = tuple[str, ...]
 Messages = Sequence[Mapping[str, Any]]
+Filled = Iterator[tuple[Words, str]]  # patterns, and the word in the place of each
+FoundIn = Callable[[Sequence[str]], Filled]
 Rows = Callable[[], Iterable[Row]]  # read once for what they share, and again if that may be a template
 
 
@@ -57,8 +63,13 @@ def crossing(rows: Callable[[], Iterable[Row]], texts: EvaluationTexts, among: R
         return [[False] * len(_actions(row)) for row in rows()]
     met = [[texts.meet(*attempt) for attempt in zip(_actions(row), _prompts(row), strict=True)] for row in rows()]
     shared = set[Words]().union(*(run for attempts in met for run in attempts))
-    template = _template(shared, among or rows) if shared else set[Words]()
-    return [[bool(run - template) for run in attempts] for attempts in met]
+    template = _template(shared, among or rows) if shared else {}
+    return [[_crosses(runs, template) for runs in attempts] for attempts in met]
+
+
+def _crosses(runs: set[Words], template: Mapping[Words, str]) -> bool:
+    """Return whether runs of an attempt are more than a template with one word in a place of it."""
+    return not runs <= template.keys() or len({template[run] for run in runs} - {""}) > 1
 
 
 def uncrossed(table: pl.DataFrame, sides: Sequence[str], texts: EvaluationTexts, funnel: Funnel) -> pl.DataFrame:
@@ -73,22 +84,57 @@ def uncrossed(table: pl.DataFrame, sides: Sequence[str], texts: EvaluationTexts,
     return funnel.drop(table.with_columns(crosses), pl.col("_crosses"), CROSSES).drop("_crosses")
 
 
-def _template(shared: set[Words], rows: Rows) -> set[Words]:
-    """Return which of the runs that rows share with an evaluation are made of words that many tasks have."""
-    asked = {part for run in shared for part in _parts(run)}
-    tasks, every = defaultdict[Words, set[str]](set), set[str]()
+def _template(shared: set[Words], rows: Rows) -> dict[Words, str]:
+    """Return which of the runs that rows share with an evaluation many tasks have, and the word in a place of each.
+
+    The word is '' where all of the run is in many tasks, which it must be where the run is a complete text.
+    """
+    words = {run: tuple(word for word in run if word != _END) for run in shared}
+    words = {run: own for run, own in words.items() if len(own) >= GRAM}
+    usual = _usual({part for own in words.values() for part in _parts(own)}, rows, _exact)
+    rare = {run: [n for n, part in enumerate(_parts(own)) if part not in usual] for run, own in words.items()}
+    places = {
+        (run, place): _around(run, starts, place)
+        for run, starts in rare.items()
+        if starts and run[-1] != _END
+        for place in range(max(starts), min(starts) + USUAL)
+    }
+    asked = {pattern for patterns in places.values() for pattern in patterns}
+    usual = _usual(asked, rows, _patterns, TEMPLATE_TASKS) if asked else set()
+    filled = {run: run[place] for (run, place), patterns in places.items() if usual.issuperset(patterns)}
+    return {run: "" for run, starts in rare.items() if not starts} | filled
+
+
+def _usual(asked: set[Words], rows: Rows, found_in: FoundIn, least_words: int = 1) -> set[Words]:
+    """Return which of some patterns are in many tasks, with so many different words in their place."""
+    tasks, fillers, every = defaultdict[Words, set[str]](set), defaultdict[Words, set[str]](set), set[str]()
     for row in rows():
         every.add(task := str(row.get("task_id")))
-        texts = (text for attempt in _attempts(row) for text in attempt)
-        for part in asked.intersection(part for text in texts for part in _parts(_words(text))):
-            tasks[part].add(task)
+        for pattern, word in (p for attempt in _attempts(row) for text in attempt for p in found_in(_words(text))):
+            if pattern in asked:
+                tasks[pattern].add(task)
+                fillers[pattern].add(word)
     least = max(TEMPLATE_TASKS, TEMPLATE_SHARE * len(every))
-    usual = {part for part, found in tasks.items() if len(found) >= least}
-    return {run for run in shared if len(run) == GRAM and usual.issuperset(_parts(run))}
+    return {pattern for pattern, found in tasks.items() if len(found) >= least and len(fillers[pattern]) >= least_words}
 
 
 def _parts(words: Sequence[str]) -> Iterator[Words]:
     return (tuple(words[n : n + USUAL]) for n in range(len(words) - USUAL + 1))
+
+
+def _exact(words: Sequence[str]) -> Filled:
+    return ((part, "") for part in _parts(words))
+
+
+def _patterns(words: Sequence[str]) -> Filled:
+    """Yield three words in a row without one of them, and that one."""
+    return (((*part[:n], _ANY, *part[n + 1 :]), part[n]) for part in _parts(words) for n in range(USUAL))
+
+
+def _around(run: Words, starts: Sequence[int], place: int) -> list[Words]:
+    """Return the parts of a run that start at these words, without the word at a place."""
+    open_run = (*run[:place], _ANY, *run[place + 1 :])
+    return [open_run[n : n + USUAL] for n in starts]
 
 
 @dataclass(frozen=True)
@@ -140,7 +186,8 @@ def _words(text: str) -> list[str]:
 
 def _runs(text: str) -> list[Words]:
     words = _words(text)
-    return [tuple(words[n : n + GRAM]) for n in range(len(words) - GRAM + 1)]
+    runs = [tuple(words[n : n + GRAM]) for n in range(len(words) - GRAM + 1)]
+    return [*runs, (*words, _END)] if runs else []
 
 
 def _short(text: str) -> list[Words]:

@@ -154,3 +154,39 @@ def test_stock_phrases_in_a_new_order_are_a_template_too() -> None:
     rows = [{**row(f"{phrases[n % 3]} {phrases[(n + 1) % 3]} {n}"), "task_id": f"t{n}"} for n in range(30)]
     rows.append({**row(f"{phrases[0]} {phrases[1]} now"), "task_id": "u"})
     assert len(run(rows, [f"{phrases[0]} {phrases[1]} and so on"], [])[0]) == len(rows)
+
+
+LETTER = "dear {} thank you for your patience we are sorry to say that your parcel left {} and will arrive in {} days"
+NAMES, PLACES = ("ada", "bob", "eve", "kim", "leo", "mia"), ("cairo", "hanoi", "lagos", "lima", "oslo", "quito")
+
+
+def letters() -> list[dict[str, Any]]:
+    """A letter of each of six tasks; names and places are in one each, and three days in all."""
+    texts = [LETTER.format(name, place, "three") for name, place in zip(NAMES, PLACES, strict=True)]
+    return [{**row(text), "task_id": text} for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("held", "left"),
+    [
+        (("zoe", "porto"), 0),
+        (("bob", "porto"), 0),  # one word in the place of a name, which is another in each task
+        (("bob", "hanoi"), 1),  # two of them
+        (("bob", "lima"), 0),  # words of two tasks: what each shares is one
+    ],
+)
+def test_a_word_in_a_place_of_a_template_is_no_leak_and_two_are(held: tuple[str, str], left: int) -> None:
+    kept, _ = run(letters(), [LETTER.format(*held, "nine")], [])
+    assert len(kept) == len(NAMES) - left
+
+
+def test_a_complete_text_is_a_leak_for_the_one_word_in_its_place() -> None:
+    text = " ".join([*TEMPLATE.split()[:-1], "{}"])
+    rows = [{**row(text.format(name)), "task_id": name} for name in NAMES]
+    assert run(rows, [text.format("bob") + " indeed"], [])[0] == rows
+    assert run(rows, [text.format("bob")], [])[0] == [made for made in rows if made["task_id"] != "bob"]
+
+
+def test_a_place_that_few_words_fill_is_none() -> None:
+    rows = letters()[:4] + [{**made, "task_id": f"{made['task_id']} again"} for made in letters()[:4]]
+    assert len(run(rows, [LETTER.format("bob", "porto", "nine")], [])[0]) == len(rows) - 2
