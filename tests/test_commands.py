@@ -51,6 +51,7 @@ def test_it_has_the_environment_that_it_is_given(environment: Mapping[str, str],
     assert forked == real
 
 
+@pytest.mark.e2e
 def test_it_reads_its_standard_input(tmp_path: Path) -> None:
     arguments = ("ingest", "-", "--dry-run", "--format", "native")
     real, forked = (ended(command, *arguments, cwd=tmp_path, input='{"broken') for command in BOTH)
@@ -74,6 +75,7 @@ def test_a_stream_that_takes_nothing(full: str, arguments: tuple[str, ...], unbu
     assert codes[1] == codes[0]
 
 
+@pytest.mark.e2e
 def test_it_knows_a_terminal_and_a_pipe_that_nobody_reads(tmp_path: Path) -> None:
     shown = []
     for command in BOTH:

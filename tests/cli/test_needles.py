@@ -100,6 +100,7 @@ def found(folder: Path, families: Sequence[Family], seed: int) -> tuple[int, dic
 
 
 @pytest.mark.slow
+@pytest.mark.e2e
 def test_needles_are_in_nothing_that_is_written(tmp_path: Path) -> None:
     count, left = found(tmp_path, random.Random(7).sample(KNOWN, 240), 7)  # noqa: S311
     assert count > 150

@@ -78,7 +78,7 @@ def _files(project: Path) -> set[str]:
     return {_NUMBER.sub("/N.json", str(path.relative_to(project))) for path in paths}
 
 
-@pytest.mark.parametrize("one_in", [4, pytest.param(1, marks=pytest.mark.e2e)])
+@pytest.mark.parametrize("one_in", [8, pytest.param(1, marks=pytest.mark.e2e)])
 def test_killed_while_forgetting(rounds: Path, forgotten: Path, tmp_path: Path, one_in: int) -> None:
     """Any command goes on with what was intended, and the last one finds it done or does it."""
     assert _killed(rounds, FORGET, tmp_path / "p", one_in=one_in) > 24 / one_in

@@ -133,6 +133,7 @@ def test_an_adapter_with_pickled_weights_is_refused(tmp_path: Path) -> None:
         require_safetensors(tmp_path)
 
 
+@pytest.mark.e2e
 def test_processes_that_share_a_cache_do_not_trip_over_each_other(tmp_path: Path, tiny_model: Path) -> None:
     code = (
         "import sys; from flywheel.config import ModelConfig; from flywheel.models.load import base_identity; "

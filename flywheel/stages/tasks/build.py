@@ -96,9 +96,10 @@ def _edges(documents: pl.DataFrame, pieces: Pieces, cfg: EpisodesConfig, embed: 
     edges: Ints = pairs[np.array(verdicts, dtype=bool)]
     if embed is None or documents.is_empty():
         return edges
-    near = np.array([*close(documents["text"].to_list(), embed, cfg.min_cosine)], dtype=np.int64).reshape(-1, 2)
-    about = documents["about"].rank("dense").to_numpy()
-    return np.concatenate([edges, near[about[near[:, 0]] == about[near[:, 1]]]])
+    near: Ints = np.array([*close(documents["text"].to_list(), embed, cfg.min_cosine)], dtype=np.int64).reshape(-1, 2)
+    about: Ints = documents["about"].rank("dense").to_numpy()
+    one, other = about[near[:, 0]], about[near[:, 1]]
+    return np.concatenate([edges, near[one == other]])
 
 
 def _clusters(requests: Requests, known: pl.DataFrame, edges: Ints, cfg: EpisodesConfig) -> pl.DataFrame:

@@ -178,6 +178,7 @@ def test_a_deed_counts_more_with_every_task_that_an_account_has_worked_on(before
     assert of[3] == of[7] == 1.0
 
 
+@pytest.mark.e2e
 def test_where_no_account_comes_back_a_first_visit_has_its_full_weight(tmp_path: Path) -> None:
     project = built(tmp_path, launch(60))
     assert table(project, "tasks", "tasks")["history"].null_count() == 60

@@ -160,6 +160,7 @@ def test_a_server_gets_each_candidate_under_a_name_of_its_own(raced: Path) -> No
     assert server.adapters == {}
 
 
+@pytest.mark.e2e
 def test_no_race_is_held_where_a_server_loads_no_adapters(built: Path) -> None:
     folder = copied(built, "no-adapters")
     with behind_a_server(folder, "llama.cpp"):

@@ -43,6 +43,7 @@ def test_the_cases(holdout: Holdout) -> None:
     assert sum(bool(c.bad) for c in cases) == 3
 
 
+@pytest.mark.e2e
 def test_thirty_won_cases_of_seven_tasks_are_seven_wins(holdout: Holdout) -> None:
     shown = {
         canonical_json(case.prompt): {"role": "assistant", "tool_calls": next(iter(case.good.values()))[0]}

@@ -115,7 +115,7 @@ def test_records_in_envelopes_give_their_events(name: str, tmp_path: Path, take:
 @pytest.mark.parametrize(
     "sample",
     [
-        pytest.param(sample, id=sample.name, marks=[pytest.mark.e2e] if number % 3 else [])
+        pytest.param(sample, id=sample.name, marks=[pytest.mark.e2e] if number % 6 else [])
         for number, sample in enumerate(LOGS)
     ],
 )

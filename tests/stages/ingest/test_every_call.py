@@ -63,7 +63,7 @@ def check_calls(events: pl.DataFrame, *, understood: bool = True) -> pl.DataFram
 @pytest.mark.parametrize(
     "sample",
     [
-        pytest.param(sample, id=sample.name, marks=[pytest.mark.e2e] if number % 2 else [])
+        pytest.param(sample, id=sample.name, marks=[pytest.mark.e2e] if number % 3 else [])
         for number, sample in enumerate(all_samples())
     ],
 )

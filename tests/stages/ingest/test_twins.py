@@ -96,7 +96,7 @@ def payload(row: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("log", "kind"),
     [
-        pytest.param(log, kind, id=f"{log.name}-{kind}", marks=[pytest.mark.e2e] if (number + place) % 3 else [])
+        pytest.param(log, kind, id=f"{log.name}-{kind}", marks=[pytest.mark.e2e] if (number + place) % 6 else [])
         for number, log in enumerate(LOGS)
         for place, kind in enumerate(("csv", "arrow"))
     ],

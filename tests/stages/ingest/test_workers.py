@@ -106,6 +106,7 @@ def _children(pid: int) -> list[int]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are listed in /proc")
+@pytest.mark.e2e
 def test_workers_end_with_their_parent(write: Callable[..., Path], tmp_path: Path, pairs: Callable[..., Any]) -> None:
     path = write("a.jsonl", pairs(2200, 4))
     (tmp_path / "parent.py").write_text(PARENT)

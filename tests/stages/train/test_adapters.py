@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from flywheel.config import EvalConfig
 from flywheel.io.files import read_json
 from flywheel.models.merge import merge
@@ -12,6 +13,7 @@ from flywheel.stages.train import dpo
 from tests.stages.train.test_round import rows, spec
 
 
+@pytest.mark.e2e
 def test_a_dora_adapter_of_stable_rank_trains_on_trees_is_scored_and_merges(tmp_path: Path, tiny_model: Path) -> None:
     lora = {"r": 4, "rslora": True, "dora": True, "target_modules": ["q_proj", "down_proj"]}
     made = spec(

@@ -224,7 +224,7 @@ def test_rows_that_are_too_long_are_refused_and_counted(tmp_path: Path, tiny_mod
         train_here(made)
 
 
-@pytest.mark.parametrize("method", ["sft", "dpo"])
+@pytest.mark.parametrize("method", [pytest.param("sft", marks=pytest.mark.e2e), "dpo"])
 def test_the_first_loss_is_that_of_the_actions_alone(
     method: Literal["sft", "dpo"], tmp_path: Path, tiny_model: Path
 ) -> None:
