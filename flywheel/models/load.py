@@ -228,6 +228,9 @@ def _dequantise(gguf: Path, folder: Path) -> None:
     plain = transformers.AutoModelForCausalLM.from_config(config)
     plain.load_state_dict(source.state_dict())
     tokenizer = transformers.AutoTokenizer.from_pretrained(str(gguf.parent), **where)
+    for name in ("bos_token", "eos_token", "pad_token"):  # before 5.24 transformers took one of them for another
+        if isinstance(number := getattr(config, f"{name}_id", None), int):
+            setattr(tokenizer, name, tokenizer.convert_ids_to_tokens(number))
     with atomic_folder(folder) as partial:
         plain.save_pretrained(partial)
         tokenizer.save_pretrained(partial)

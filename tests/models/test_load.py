@@ -184,6 +184,7 @@ def test_the_embedded_model_speaks() -> None:
     (answer,) = policy.generate([prompt], [None], max_new_tokens=12)
 
     assert "Paris" in answer.message["content"]
+    assert answer.message["content"].endswith(("Paris", "."))  # what ends a turn is no part of it
 
 
 def test_the_weights_type_is_the_configured_one_or_what_the_processor_multiplies(
