@@ -342,7 +342,7 @@ def _sniff(sample: Sample) -> float:
 
 READER = reader(
     "transcripts",
-    8,
+    9,
     "chats of any program, one a record",
     sniff=_sniff,
     needs=_is_any,
