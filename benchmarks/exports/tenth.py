@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from benchmarks.exports.story import (
@@ -209,6 +210,28 @@ def scopes() -> Export:
                 rows += [{"kind": "scope", "scope_category": side, "category": "llm", "uuid": f"u{n}", "name": MODEL,
                           "timestamp": at(n), "data": data, "attributes": []} for side, data in sides]  # fmt: skip
     return Export({"trace.jsonl": Lines(rows)}, [])
+
+
+@export(10, "AutoGen, calls recorded for a replay")
+def replay() -> Export:
+    """`response` answers the last message next to it, in few words or many: else it would be a chat without answers."""
+    files: dict[str, Any] = {}
+    for talk in TASKS:
+        calls: list[Any] = []
+        for n, turn in enumerate(talk.turns):
+            if isinstance(turn, Act) and not turn.calls:
+                asked = [{"type": "SystemMessage", "content": SYSTEM},
+                         {"type": "UserMessage", "source": "User", "content": [talk.asked, f"Step {n}."]}]  # fmt: skip
+                usage = {"prompt_tokens": turn.read, "completion_tokens": turn.wrote}
+                response = {"finish_reason": "stop", "content": turn.text, "usage": usage, "cached": False}
+                calls.append({"mode": "create", "messages": asked, "response": response, "stream": []})
+        files[f"{talk.id}/session.json"] = calls
+    right = [
+        replace(t, asked=f"{t.asked}\nStep {len(talk.turns) - 1}.", steps=1, calls=(), results=0, failed=0,
+                tokens=(talk.acts[-1].read, talk.acts[-1].wrote))
+        for t, talk in zip(told(TASKS), TASKS, strict=True)
+    ]  # fmt: skip
+    return Export(files, right)
 
 
 @export(10, "Claude's agent SDK, both sides of its stream")
