@@ -52,7 +52,7 @@ def tapes() -> Export:
 
 
 def _stream(talk: Talk) -> Iterator[dict[str, Any]]:
-    """Yield the events of a talk as Agent TARS streams them: a call is told again when it begins."""
+    """Yield the events of a talk as Agent TARS streams them: a call is there again when it begins."""
     for n, turn in enumerate(talk.turns):
         about = {"id": f"{talk.id}-{n}", "timestamp": unix(n) * 1000}
         if isinstance(turn, str):
@@ -232,6 +232,45 @@ def replay() -> Export:
         for t, talk in zip(told(TASKS), TASKS, strict=True)
     ]  # fmt: skip
     return Export(files, right)
+
+
+@export(10, "A home-made log of calls, answers in lists")
+def listed() -> Export:
+    """`n` answers were asked for, one as a rule: what is next to the messages is a list of texts."""
+    rows: list[Any] = []
+    for talk in TALKS:
+        for n, turn in enumerate(talk.turns):
+            if isinstance(turn, Act) and not turn.calls:
+                history = [{"role": "user" if isinstance(t, str) else "assistant", "content": t if isinstance(t, str)
+                            else t.text} for t in talk.turns[:n] if isinstance(t, str) or not t.calls]  # fmt: skip
+                rows.append({"timestamp": at(n), "model_name": MODEL, "n": 1, "messages": history,
+                             "output": [turn.text], "session_id": talk.id})  # fmt: skip
+    right = [
+        replace(t, steps=sum(not act.calls for act in talk.acts), calls=(), results=0, failed=0)
+        for t, talk in zip(told(TALKS, Says(model=True)), TALKS, strict=True)
+    ]
+    return Export({"llm_calls.jsonl": Lines(rows)}, right)
+
+
+@export(10, "Claude Code, results of calls made at once in a line")
+def at_once() -> Export:
+    """The line has one id for all of its results: none is a copy of another."""
+    talk = TASKS[0]
+    lines: list[Any] = []
+    for n, turn in enumerate(talk.turns):
+        about = {"sessionId": talk.id, "timestamp": at(n), "parentUuid": lines[-1]["uuid"] if lines else None}
+        if isinstance(turn, str):
+            lines.append({"type": "user", "uuid": f"u{n}", **about, "message": {"role": "user", "content": turn}})
+            continue
+        said: list[Any] = [{"type": "text", "text": turn.text}] if turn.text else []
+        said += [{"type": "tool_use", "id": c.id, "name": c.name, "input": c.args} for c in turn.calls]
+        lines.append({"type": "assistant", "uuid": f"a{n}", **about, "message": {"role": "assistant", "content": said}})
+        if turn.calls:
+            gave = [{"type": "tool_result", "tool_use_id": c.id, "content": c.result, "is_error": c.failed}
+                    for c in turn.calls]  # fmt: skip
+            back = {**about, "parentUuid": f"a{n}"}
+            lines.append({"type": "user", "uuid": f"r{n}", **back, "message": {"role": "user", "content": gave}})
+    return Export({"talk.jsonl": Lines(lines)}, told([talk]))
 
 
 @export(10, "Claude's agent SDK, both sides of its stream")

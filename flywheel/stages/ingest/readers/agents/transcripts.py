@@ -343,7 +343,7 @@ def _is_answered(record: Any) -> bool:
     """Whether a record is a call of a model: messages of which the last asks, and what was answered in an object."""
     fields = as_dict(record)
     items, answer = fields.get("messages"), as_dict(fields.get("response"))
-    return bool(answer.get("content")) and is_begun(items) and speaks(items[-1]) == "user"
+    return bool(answer.get("content")) and isinstance(items, list) and is_begun(items) and speaks(items[-1]) == "user"
 
 
 def _sniff(sample: Sample) -> float:
