@@ -171,7 +171,7 @@ def _is_again(entry: Entry, made: set[str]) -> bool:
 
 
 def _is_call_again(item: Any, made: set[str]) -> bool:
-    """Whether an item only says that a call was begun which an entry before it made."""
+    """Whether an item only shows the begin of a call which an entry before it made."""
     return bool(made) and is_call_alone(as_dict(item)) and ident(first(item, IDS)) in made
 
 

@@ -184,7 +184,7 @@ def _may_be(outer: Mapping[str, Any]) -> bool:
 
 
 def is_named(outer: Mapping[str, Any]) -> bool:
-    """Whether an entry names its kind by several words (`user_message`, `search_action`), and is no call with a name.
+    """Whether an entry names its kind by several words (`user_message`, `search_action`), without the name of a tool.
 
     Such a call, and what it gave, are read where those of any program are, and items of the Responses API where its
     own are.
@@ -258,7 +258,7 @@ def _titled(title: str, held: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _rest(body: Mapping[str, Any]) -> str | None:
-    """Return what an entry says in fields of its own, as text."""
+    """Return what an entry has in fields of its own, as text."""
     own = {name: held for name, held in body.items() if name not in _BOOKS and held not in (None, "", [], {})}
     return flat_text(next(iter(own.values())) if len(own) == 1 else own) if own else None
 

@@ -237,7 +237,7 @@ def _paths(value: Any, path: tuple[str, ...], levels: int) -> Iterator[tuple[str
 
 
 def _are_turns(items: list[Any]) -> bool:
-    """Whether a list is a chat, or what a model was asked: its answer is elsewhere, and the list is no transport."""
+    """Whether a list is a chat, or what a model was asked: its answer is elsewhere, and nothing transports them."""
     return bool(items) and all(isinstance(item, dict) and {"role", "content"} <= item.keys() for item in items)
 
 

@@ -189,7 +189,7 @@ def _read(record: Mapping[str, Any]) -> Iterator[Event]:
         BadRecordError: the answer is next to the chat, or a part of the record would not be read.
     """
     if _is_answered(record):
-        raise BadRecordError("bad_record", "response answers the last message, and is no message of the chat")
+        raise BadRecordError("bad_record", "response answers the last message, outside of the chat")
     begun = [Found((name, ""), items, (record,)) for name, items in _near(record, is_begun)]
     chats = _chats(record) or begun
     named = ((found, found.name if len(chats) > 1 else "") for found in chats)
