@@ -85,6 +85,7 @@ def pair_of(record: Any, fields: tuple[str, ...] = ("messages",)) -> Pair:
         outputs = as_list(outer.get("outputs"))  # DSPy's
         is_shown = isinstance(answer, str) and _REPR.match(answer) is not None
         answer = outputs[0] if (answer is None or is_shown) and len(outputs) == 1 else answer
+        answer = answer[0] if isinstance(answer, list) and len(answer) == 1 and isinstance(answer[0], str) else answer
         said = {} if ends_answered(outer) else _said(answer, outer)
         return Pair(outer, said or response_body(embedded(answer)) or outer, outer)
     return Pair({}, response_body(embedded(outer.get("response"))) or outer, outer)

@@ -7,13 +7,13 @@ time, model and tokens of each. A message that holds an agent's calls together w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from flywheel.extensions import BadRecordError
 from flywheel.reading.messages import ROLES, Message, flat_text, with_origins
 from flywheel.reading.shapes.actions import are_steps, is_step, turns_of_step
-from flywheel.reading.shapes.entries import Entry, entry_of
+from flywheel.reading.shapes.entries import Entry, entry_of, is_named
 from flywheel.reading.shapes.facts import facts_of
 from flywheel.reading.shapes.items import IDS
 from flywheel.reading.shapes.steps import RUN_STEP, step_of_smolagents, turns_of_run_step
@@ -142,7 +142,7 @@ def _answers(items: Sequence[Any]) -> Iterator[_Answer]:
     is_session = any(entry is not None and entry.kind in ("call", "words") for entry in entries)
     made: set[str] = set()
     for item, entry in zip(items, entries, strict=True):
-        if entry is not None and (entry.kind == "passing" or _is_again(entry, made)):
+        if entry.kind == "passing" or _is_again(entry, made) if entry is not None else _is_call_again(item, made):
             continue
         acts = entry.kind in _ACTS if entry is not None else is_piece(item) or (is_session and _is_said(item))
         if answer and not acts:
@@ -168,6 +168,11 @@ def _is_again(entry: Entry, made: set[str]) -> bool:
     again = entry.kind == "call" and bool(calls) and calls <= made
     made |= calls
     return again
+
+
+def _is_call_again(item: Any, made: set[str]) -> bool:
+    """Whether an item only shows the begin of a call which an entry before it made."""
+    return bool(made) and is_call_alone(as_dict(item)) and ident(first(item, IDS)) in made
 
 
 def _is_call(item: Any) -> bool:
@@ -250,7 +255,16 @@ def _roles(items: Sequence[Any]) -> list[str | None]:
     """Return who speaks in the first items of a list."""
     shown = items[:_LOOKED_AT]
     messages = [one for item in shown for one in (unwrapped(item) if isinstance(item, dict) else [item])]
-    return ["" if speaks(one) is None and "subtype" in as_dict(one) else speaks(one) for one in messages]
+    roles = [speaks(one) for one in messages]
+    kinds = {name for one in messages for name in ("type", "kind") if is_named(as_dict(one)) and name in one}
+    passing = {"subtype", *kinds}  # what names the kind of messages names that of notices between them, too
+    return ["" if role is None and is_notice(one, passing) else role for role, one in zip(roles, messages, strict=True)]
+
+
+def is_notice(item: Any, kinds: Collection[str]) -> bool:
+    """Whether an item without a role is of a kind of its own, between messages that name theirs under the same name."""
+    fields = as_dict(item)
+    return "role" not in fields and any(isinstance(fields.get(name), str) for name in kinds)
 
 
 def speaks(item: Any) -> str | None:
@@ -340,9 +354,9 @@ def _plain(item: Mapping[str, Any]) -> Mapping[str, Any]:
         item = {**item, "content": held}
     if is_turn(item) and "text" not in item and not isinstance(item.get("message"), str):
         return {**item, "content": [_text_part(p) for p in item["content"]]} if _has_parts(item) else item
-    kind = item.get("type")
+    kind = first(item, ("type", "kind"))
     speaker = next((named for name in _SPEAKERS if (named := text(item.get(name)))), None)
-    if speaker is None and isinstance(kind, str) and ("content" in item or "toolCalls" in item):
+    if speaker is None and isinstance(kind, str) and not {"content", "toolCalls", "tool_calls"}.isdisjoint(item):
         speaker = kind if kind in ROLES or kind in _OTHERS or kind in _NOTICES else None
     words = first(item, _WORDS)
     content = text(item.get("system_prompt")) if words is None else words

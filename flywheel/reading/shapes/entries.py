@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from flywheel.reading.messages import flat_text
 from flywheel.reading.shapes.acts import call_in, words_of
 from flywheel.reading.shapes.items import IDS, TOOLS
+from flywheel.reading.shapes.turns import CALL_KINDS, ITEM_KINDS, RESULT_KINDS
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, present, text
 
 Turn = dict[str, Any]
@@ -35,11 +36,11 @@ _GROUPS = (
     ("thought", (_THOUGHT,)), ("result", (_TOOL, _RESULT)), ("call", (_TOOL, _CALL)), ("user", (_USER, _SPEECH)),
     ("words", (_AGENT, _SPEECH)), ("words", ({"message"}, {"output"})), ("user", ({"message"}, {"input"})),
     ("system", ({"system"}, {"message"})), ("result", ({"observation"},)), ("call", ({"action"},)),
-    ("words", ({"final"},)), ("words", ({"answer"},)), ("user", ({"prompt"},)),
+    ("words", ({"final"},)), ("words", ({"answer"},)), ("user", ({"prompt"},)), ("user", ({"question"},)),
 )  # fmt: skip
 _PASSING = {"delta", "partial", "progress", "updated", "chunk", "streaming"}  # what a later entry has whole
 _STEPS = {"thought", "thoughts", "observation", "action", "final_answer", "final", "answer", "tool_output", "prompt",
-          "assistant_text"}  # of a run  # fmt: skip
+          "question", "assistant_text"}  # of a run  # fmt: skip
 _MARKS = {"subtype", "message_type", "role_at_backend", "event", "item", "isThought"}
 _KNOWN = ("tool_call", "tool_response", "tool_result", "tool_results", "function_call")  # roles that `turns` knows
 _STORED = {"system": "system", "user": "user", "assistant": "words", "function": "result", "tool": "result"}  # CAMEL's
@@ -55,8 +56,11 @@ _SHOWN = (
 _ENDS = {"success": False, "error": True, "failure": True, "rejected": True, "failed": True, "timeout": True}
 _BOOKS = {
     "id", "type", "status", "subtype", "role", "time", "timestamp", "duration", "exit_code", "server", "event",
-    "created_at", "message_type", *_KINDS, *_BODIES, *IDS, *_NAMES, *_SHOWN, "error", "session_id",
+    "created_at", "message_type", "metadata", *_KINDS, *_BODIES, *IDS, *_NAMES, *_SHOWN, "error", "session_id",
 }  # fmt: skip
+_LAST = _SPEECH | _THOUGHT | {"observation", "action"}  # words that end the name of an entry's kind
+_OF_TURNS = {*CALL_KINDS, *RESULT_KINDS, *ITEM_KINDS, *_KNOWN, "tool_use"}  # kinds of items and parts of messages
+_OF_ENTRY = {"type", "kind", "metadata", "timestamp", "time", "ts", "created_at"}  # not what an action was given
 OF_WORKFLOW = "current_agent_name"  # of the events of LlamaIndex's agents
 _TOTALS = ("usage", "token_usage", "total_usage", "tokenUsage", "stats")
 
@@ -130,10 +134,12 @@ def _spoken(kind: str, outer: Mapping[str, Any], body: Mapping[str, Any]) -> Ent
     """Return what somebody wrote, thought or called; None where there is nothing of it."""
     if kind == "call":
         made = [call_in(body)] if _is_of_run(outer) and call_in(body) else list(_calls(outer, body))
+        made = [_own_action(outer)] if is_named(outer) else made
         said = _text(body, ("content", "text", "thought"))
         return Entry(kind, {"role": "assistant", "content": said, "tool_calls": made}) if made else None
     content = _text(body, ("content", "text", "message", "value", "reasoning", "thinking"))
     if kind == "thought":
+        content = _rest(body) if content is None and body is outer and is_named(outer) else content
         return Entry(kind if content else "passing", {"role": "assistant", "content": None, "reasoning": content})
     has_calls = any(body.get(name) for name in _SEVERAL) or (first(body, _GIVEN) is not None and "func_name" in body)
     calls = list(_calls(outer, body)) if kind == "words" and has_calls else []
@@ -172,9 +178,25 @@ def _may_be(outer: Mapping[str, Any]) -> bool:
     kind, role = outer.get("type"), outer.get("role")
     if not _MARKS.isdisjoint(outer) or kind == "ThoughtEvent" or (isinstance(kind, str) and "." in kind):
         return True
-    if "role" not in outer and _is_of_run(outer):
+    if "role" not in outer and (_is_of_run(outer) or is_named(outer)):
         return True
     return isinstance(role, str) and "_" in role
+
+
+def is_named(outer: Mapping[str, Any]) -> bool:
+    """Whether an entry names its kind by several words (`user_message`, `search_action`), without the name of a tool.
+
+    Such a call, and what it gave, are read where those of any program are, and items of the Responses API where its
+    own are.
+    """
+    kind = next((held for name in ("type", "kind") if isinstance(held := outer.get(name), str)), "")
+    first_words, _, last = kind.rpartition("_")
+    if not first_words or last not in _LAST or "role" in outer or kind in _OF_TURNS:
+        return False
+    words = set(words_of(kind))
+    is_of_tool = "call" in words or (last in _SPEECH and not words.isdisjoint(_TOOL))
+    is_users = not words.isdisjoint(_USER) and not words.isdisjoint({"action", "observation"})
+    return not is_of_tool and not is_users and _kind(words) is not None and call_in(outer) is None
 
 
 def _is_of_run(outer: Mapping[str, Any]) -> bool:
@@ -192,7 +214,8 @@ def _is_ours(outer: Mapping[str, Any], body: Mapping[str, Any], words: set[str])
     is_tool = "_" in role and bool(words & _TOOL) and role not in _KNOWN
     is_event = "_" in kind and "event" in outer and "role" not in outer
     is_item = "item" in outer and body is not outer
-    return "." in kind or is_event or is_marked or is_tool or is_item or ("role" not in outer and _is_of_run(outer))
+    is_kind = "role" not in outer and (_is_of_run(outer) or is_named(outer))
+    return "." in kind or is_event or is_marked or is_tool or is_item or is_kind
 
 
 def _calls(outer: Mapping[str, Any], body: Mapping[str, Any]) -> Iterator[Turn]:
@@ -220,12 +243,24 @@ def _one(outer: Mapping[str, Any], body: Mapping[str, Any]) -> Mapping[str, Any]
     return {"id": ident(first(made, IDS)) or own, "name": name, "arguments": given}
 
 
+def _own_action(outer: Mapping[str, Any]) -> Turn:
+    """Return the call that an entry is whose kind names the tool, and whose other fields are what it was given."""
+    name = str(first(outer, ("type", "kind"))).removesuffix("_action")
+    return {"id": None, "name": name, "arguments": {k: v for k, v in outer.items() if k not in _OF_ENTRY}}
+
+
 def _titled(title: str, held: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a call whose tool is the name of the field that holds it; a tool of MCP is named within."""
     given = as_dict(held.get("args"))
     if "toolName" in given and "args" in given:
         return {"name": given["toolName"], "arguments": given["args"], **_ids(given)}
     return {"name": title.removesuffix("ToolCall"), "arguments": held.get("args"), **_ids(held)}
+
+
+def _rest(body: Mapping[str, Any]) -> str | None:
+    """Return what an entry has in fields of its own, as text."""
+    own = {name: held for name, held in body.items() if name not in _BOOKS and held not in (None, "", [], {})}
+    return flat_text(next(iter(own.values())) if len(own) == 1 else own) if own else None
 
 
 def _ids(held: Mapping[str, Any]) -> dict[str, Any]:
@@ -236,6 +271,9 @@ def _result(outer: Mapping[str, Any], body: Mapping[str, Any]) -> Entry | None:
     """Return a result, or several, and the call where the entry repeats it."""
     if returned := next((several for name in _RETURNS if (several := as_list(body.get(name)))), None):
         return Entry("result", {"role": "tool", "content": [_part(as_dict(one), {}) for one in returned]})
+    if body is outer and is_named(outer):
+        held = body if first(body, _SHOWN) is not None else {**body, "content": _rest(body)}
+        return Entry("result", {"role": "tool", "content": [_part(held, {})]})
     called = _one(outer, body)
     made: Mapping[str, Any] = next((held for name in _CALLED if (held := as_dict(body.get(name)))), body)
     if len(made) == 1 and isinstance(only := next(iter(made.values())), dict):

@@ -85,7 +85,9 @@ def _of_object(item: Mapping[str, Any], depth: int) -> list[Any] | None:
     called = first(item, ("toolCalls", "tool_calls")) or not {"text", "content"}.isdisjoint(item)
     if item.get("role") is None and called and not {"toolCalls", "tool_calls"}.isdisjoint(item):
         return turns_of([{**item, "role": "assistant"}])
-    if is_turn(item) or (isinstance(item.get("content"), list) and "stop_reason" in item):
+    said = item.get("content")
+    is_ended = isinstance(said, list) and not {"stop_reason", "finish_reason"}.isdisjoint(item)
+    if is_turn(item) or is_ended or (isinstance(said, str) and "finish_reason" in item):
         return turns_of([item], "assistant")
     if isinstance(item.get("output"), list) and item.get("object") in (None, "response"):
         return _of(item["output"], depth + 1)

@@ -34,7 +34,8 @@ _ABOUT = {
     "tools", "functions", "schema", "config", "settings", "metadata", "meta", "expected", "reference", "gold", "ground",
     "truth", "target", "label", "judge", "judgement", "evaluation", "eval", "evaluator", "criteria", "rubric", "metric",
     "metrics", "score", "scores", "feedback", "title", "description", "summary", "instructions", "system", "template",
-    "examples", "demonstrations", "documents", "invocation", "display", "tree", "trys", "candidates", "transformed",
+    "options", "examples", "demonstrations", "documents", "invocation", "display", "tree", "trys", "candidates",
+    "transformed",
 }  # fmt: skip
 _GIVEN = ("model_input_messages", "origin", "promptLogs")  # what is there once more: before a step, of a result
 _SHORTEST = 20  # characters of what counts as words
@@ -159,7 +160,7 @@ def _words(
     opened = embedded(value) if isinstance(value, str) else value
     if isinstance(opened, dict):
         for name, held in opened.items():
-            if not _is_about(name):
+            if not _is_about(name) and not _is_raw(name, opened):
                 yield from _words(held, is_read, (*path, str(name)))
     elif isinstance(opened, list):
         for n, held in enumerate(opened):
@@ -168,6 +169,12 @@ def _words(
         name = next((part for part in reversed(path) if not part.isdecimal()), "")
         if not _SAID.isdisjoint(words_of(name)):
             yield path, opened
+
+
+def _is_raw(name: str, fields: Mapping[str, Any]) -> bool:
+    """Whether a field is what another one was made of: `rawContent` next to `content`."""
+    words = words_of(name)
+    return "raw" in words and any(words - {"raw"} == words_of(other) for other in fields)
 
 
 def _is_long(words: str) -> bool:

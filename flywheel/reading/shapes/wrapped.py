@@ -14,7 +14,7 @@ from typing import Any
 from flywheel.reading.messages import ROLES, flat_text
 from flywheel.reading.shapes.actions import is_step
 from flywheel.reading.shapes.acts import call_in, is_act, result_in, said_in
-from flywheel.reading.shapes.entries import OF_WORKFLOW, entry_of
+from flywheel.reading.shapes.entries import OF_WORKFLOW, entry_of, is_named
 from flywheel.reading.shapes.turns import CALL_KINDS, ITEM_KINDS, RESULT_KINDS, is_turn, result_of
 from flywheel.reading.values import as_dict, as_list, embedded, first, present, text
 
@@ -38,6 +38,7 @@ _PARTS = {
     "document", "source", "step-start", "dynamic-tool", *CALL_KINDS, *RESULT_KINDS,
 }  # fmt: skip
 _ABOUT = ("timestamp", "creation_utc", "created_at", "modelId", "model")
+_LISTED = ("tool_calls", "tool_results")
 _BESIDE = ("tool_call", "toolCall", "function_call", "functionCall", "call")  # a call next to the agent's words
 
 
@@ -47,9 +48,9 @@ def unwrapped(item: Any) -> list[Any]:
         return [item]
     if is_act(item) and item.get("type") not in ITEM_KINDS and entry_of(item) is None and not is_step(item):
         return list(_acted(item))
-    item = _with_parts(item)
+    item = _by_ids(_with_parts(item))
     if len(item) > 1 and _WRAPS.isdisjoint(item):
-        return [_with_call(item)]
+        return list(_answered_calls(item)) or [_with_call(item)]
     is_row = isinstance(item.get("parts"), str)
     if "role" in item and not (is_row or _HELD & item.keys()):
         return [item]
@@ -92,6 +93,18 @@ def _with_parts(item: Item) -> Item:
     return {**item, "content": parts} if parts and all(map(_is_part, parts)) else item
 
 
+def _by_ids(item: Item) -> Item:
+    """Return a message whose calls and results are in objects by their ids with lists of them (fast-agent's)."""
+    several = {name: held for name in _LISTED if isinstance(held := item.get(name), dict) and held
+               and all(isinstance(one, dict) for one in held.values())}  # fmt: skip
+    thoughts = as_dict(item.get("channels")).get("reasoning")
+    if not several and not thoughts:
+        return item
+    listed = {name: [{**(as_dict(one.get("params")) or one), "id": own} for own, one in held.items()]
+              for name, held in several.items()}  # fmt: skip
+    return {**item, **listed, "channels": None, **present(reasoning=flat_text(thoughts))}
+
+
 def _is_part(part: Any) -> bool:
     """Whether an object is a part of a message by its type, and not what a model wrote as JSON."""
     kind = as_dict(part).get("type")
@@ -113,6 +126,37 @@ def _with_call(item: Item) -> Item:
         return item
     made = next((held for name in _BESIDE if isinstance(held := item.get(name), dict) and call_in(held)), None)
     return item if made is None else {**item, "tool_calls": [call_in(made)]}
+
+
+def _answered_calls(item: Item) -> Iterator[Item]:
+    """Yield the calls in a list next to the agent's words, what they gave, and then the words that came of it."""
+    if ROLES.get(str(item.get("role")).lower()) != "assistant" or item.get("tool_calls"):
+        return
+    name = next(
+        (name for name, held in item.items() if isinstance(held, list) and held and all(map(_called, held))), ""
+    )
+    if not name or name in ("content", "parts"):
+        return
+    about = {name: item[name] for name in _ABOUT if item.get(name) is not None}
+    own = item.get("id") or item.get("index") or ""
+    made = [(f"{own}/{n}", called) for n, called in enumerate(filter(None, map(_called, item[name])))]
+    calls = [{**called["call"], "id": called["call"]["id"] or call_id} for call_id, called in made]
+    yield {"role": "assistant", "content": None, "tool_calls": calls, **about}
+    results = zip(calls, (called["result"] for _, called in made), strict=True)
+    yield {"role": "tool", "content": [result_of({**gave, "tool_call_id": call["id"]}) for call, gave in results]}
+    yield {key: held for key, held in item.items() if key != name}
+
+
+def _called(item: Any) -> Item | None:
+    """Return the call in an object, or one object deeper, with what it gave; None where it shows nothing of it."""
+    fields = as_dict(item)
+    call = call_in(fields) or next((made for held in fields.values() if (made := call_in(as_dict(held)))), None)
+    if call is None:
+        return None
+    if raised := fields.get("exception"):
+        return {"call": call, "result": {"result": raised, "is_error": True}}
+    result = result_in(fields)
+    return None if result is None else {"call": call, "result": result}
 
 
 def _ran(item: Item) -> Iterator[Item]:
@@ -245,6 +289,7 @@ def is_sdk_step(item: Any) -> bool:
         isinstance(item, dict)
         and "role" not in item
         and isinstance(item.get("finishReason"), str)
+        and not is_named(item)
         and (isinstance(item.get("content"), list) or isinstance(item.get("toolCalls"), list))
     )
 

@@ -75,7 +75,8 @@ def _names(event: Event) -> list[tuple[str, str]]:
 
 def _duplicate_of(event: Event, merged: Sequence[Event], places: Mapping[tuple[str, str], list[int]]) -> int | None:
     if event.kind in _TOOL:
-        return next(iter(places.get((event.kind, event.span_id or ""), ())), None)
+        found = places.get((event.kind, event.span_id or ""), ())
+        return next((place for place in found if _may_be_one(merged[place], event)), None)
     if event.kind != _MODEL:
         return None
     for kind, name in _names(event):
@@ -86,6 +87,11 @@ def _duplicate_of(event: Event, merged: Sequence[Event], places: Mapping[tuple[s
                 if _same_call(merged[place], event, by_span=kind != "response"):
                     return place
     return None
+
+
+def _may_be_one(one: Event, other: Event) -> bool:
+    """Whether two records of a span may be of one call: a message of several results has one id for all of them."""
+    return None in (one.tool_call_id, other.tool_call_id) or one.tool_call_id == other.tool_call_id
 
 
 def _same_call(one: Event, other: Event, *, by_span: bool) -> bool:

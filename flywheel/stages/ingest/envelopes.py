@@ -190,7 +190,12 @@ def _marks(reader: Reader, items: list[dict[str, Any]]) -> frozenset[str]:
 
 
 def _is_malformed(item: Mapping[str, Any], marks: frozenset[str]) -> bool:
-    """Whether an object that a reader does not know has most of the fields of those it knows, and one for words."""
+    """Whether an object that a reader does not know has most of the fields of those it knows, and one for words.
+
+    Or it is a message: a part of the talk, whoever wrote it.
+    """
+    if any(_are_turns([held]) for held in (item, item.get("message"))):
+        return True
     shared = marks & item.keys()
     return len(shared) * 2 > len(marks) and (marks.isdisjoint(_WORDS) or not shared.isdisjoint(_WORDS))
 
@@ -225,10 +230,15 @@ def _paths(value: Any, path: tuple[str, ...], levels: int) -> Iterator[tuple[str
         elif isinstance(held, dict) and name in _HELD:
             yield (*path, name)
             yield from _paths(held, (*path, name), levels - 1)
-        elif isinstance(held, list) and name in _LISTS:
+        elif isinstance(held, list) and name in _LISTS and not _are_turns(held):
             yield (*path, name, _EACH)
             for item in held[:_MOST_SINGLY]:
                 yield from _paths(_element(item), (*path, name, _EACH), levels - 1)
+
+
+def _are_turns(items: list[Any]) -> bool:
+    """Whether a list is a chat, or what a model was asked: its answer is elsewhere, and nothing transports them."""
+    return bool(items) and all(isinstance(item, dict) and {"role", "content"} <= item.keys() for item in items)
 
 
 def _speaks(place: Mapping[str, Any], *, beside: str) -> bool:

@@ -25,6 +25,12 @@ def result(content: str, status: str, span: str = "t") -> Event:
     return Event("e", "tool_result", span, None, "find", None, {"content": content, "status": status})
 
 
+def test_two_results_in_one_message_are_two() -> None:
+    """A line of Claude Code holds the results of calls that were made at once, under one id of its own."""
+    both = [result(content, "ok")._replace(tool_call_id=own) for own, content in (("c1", "a"), ("c2", "b"))]
+    assert merge_duplicates([*both, both[0]])[0] == both
+
+
 TWICE = {
     "delivered again": (model("a", span="s"), model("a", span="s")),
     "the same response": (model("a", response="r", input=ASKED), model("a", response="r", span="s")),

@@ -29,6 +29,7 @@ _BOOKKEEPING = {
     "custom-title": "sessionId", "progress": "sessionId", "attachment": "sessionId", "last-prompt": "sessionId",
 }  # fmt: skip
 _CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens")
+UNNAMED = "default"  # the session of what its SDK sends
 _COMPACTED = {"replaces_context": True, "tags": ["compacted"]}
 _INTERRUPTED = "[Request interrupted by user"
 _REJECTED = ("The user doesn't want to proceed with this tool use", "User rejected tool use")
@@ -36,7 +37,12 @@ _PROGRAM = ("<command-", "<local-command-", "<bash-", "<system-reminder>", "Cave
 
 
 def _sniff(sample: Sample) -> float:
-    """Return how many records have what only these files have."""
+    """Return how many records have what only these files have; none where a program's own side of a stream is kept.
+
+    What its SDK sends names no session but `default`, and would be a talk apart from what is answered.
+    """
+    if any(_is_message(record) and as_dict(record).get("session_id") == UNNAMED for record in sample.records):
+        return 0.0
     if not any(map(_is_message, sample.records)):
         return 0.9 * share(sample.records, _is_bookkeeping)
     return share(sample.records, lambda record: _is_message(record) or _is_bookkeeping(record))

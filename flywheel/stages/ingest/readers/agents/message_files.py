@@ -30,6 +30,7 @@ from flywheel.reading.shapes.written import as_written, with_written_calls
 from flywheel.reading.usage import token_counts
 from flywheel.reading.values import as_dict, count, embedded, first, ident, picked, present, text
 from flywheel.records import EventKind
+from flywheel.stages.ingest.readers.agents.claude_code import UNNAMED
 from flywheel.stages.ingest.readers.apis._dialects.calls import LINE
 
 _CONFIDENCE = 0.6
@@ -108,6 +109,8 @@ def _source(record: Mapping[str, Any]) -> Source:
     body = next((held for name in _BODIES if (held := as_dict(record.get(name)))), record)
     places = (as_dict(embedded(record.get("metadata"))), record, body)
     source = source_of(*({k: v for k, v in place.items() if k not in _TRACES} for place in places))
+    if source["conversation_id"] == UNNAMED and "parent_tool_use_id" in {*body, *record}:
+        source["conversation_id"] = None
     if source["conversation_id"] is None and "event" in record:
         source["conversation_id"] = ident(first(record, _RUNS))
     return {**source, "model": source["model"] or text(first(body, ("newModel", "currentModel", "selectedModel")))}
@@ -203,7 +206,7 @@ def _spoken(record: Mapping[str, Any], items: list[Any], entry: Entry | None, pl
         history = [as_written(message, line) for message in history]
     if "tool" in str(record.get("type")) and not any(m.get("tool_calls") or m["role"] == "tool" for m in history):
         raise BadRecordError("bad_record", _UNKNOWN_CALL)
-    of = ident(as_dict(record.get("part")).get("messageID"))
+    of = ident(as_dict(record.get("part")).get("messageID")) or _reply_of(record)
     own = ident(record.get("id")) if entry is None and history and history[-1]["role"] == "assistant" else None
     position = count(record.get("message_id")) if "message_id" in record else None
     rollout = Rollout(
@@ -218,7 +221,7 @@ def _spoken(record: Mapping[str, Any], items: list[Any], entry: Entry | None, pl
     held = unwrapped(record)[0]
     is_part = (entry is not None and entry.kind in ("words", "thought", "call")) or _is_streamed(record)
     is_part = is_part or is_piece(held) or is_call_alone(held)
-    piece = "delta" if record.get("delta") is True else "block" if is_part else None
+    piece = "delta" if record.get("delta") is True else "block" if is_part or _reply_of(record) else None
     if record.get("type") == "gemini" and sum(message["role"] == "assistant" for message in history) == 1:
         piece, of = "revision", ident(record.get("id"))  # Gemini CLI writes a message again whenever it grows
     for event in rollout_events(rollout):
@@ -260,6 +263,13 @@ def _span(event: Event, call: Mapping[str, Any]) -> Event:
     return {**event, **columns}
 
 
+def _reply_of(record: Mapping[str, Any]) -> str | None:
+    """Return the id of the reply of which a line of Claude's stream has one block, with the tokens of the whole."""
+    held = as_dict(record.get("message"))
+    is_block = record.get("type") == "assistant" and held.get("type") == "message"
+    return ident(held.get("id")) if is_block else None
+
+
 def _is_streamed(record: Mapping[str, Any]) -> bool:
     """Whether a record is a line of a command line's output: a message without an id, of a session."""
     held = as_dict(record.get("message"))
@@ -286,11 +296,11 @@ def _added(record: Any) -> list[Any]:
 
 
 FILES = reader(
-    "message_files", 8, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
+    "message_files", 9, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
     from_path=_from_path,
 )  # fmt: skip
 WRITTEN = reader(
-    "written_files", 3, "files that are one chat, whose calls are written in words (ReAct)", sniff=_written_share,
+    "written_files", 4, "files that are one chat, whose calls are written in words (ReAct)", sniff=_written_share,
     read=_of_written, from_path=_from_path,
 )  # fmt: skip
-ROWS = reader("message_rows", 8, "tables of messages that name their chats", sniff=_rows_share, read=_read)
+ROWS = reader("message_rows", 9, "tables of messages that name their chats", sniff=_rows_share, read=_read)

@@ -18,7 +18,7 @@ from flywheel.reading.reader import reader
 from flywheel.reading.rollout import Rollout, rollout_events
 from flywheel.reading.shapes import schemas
 from flywheel.reading.shapes.actions import answer_of, are_steps, earned, goal_of
-from flywheel.reading.shapes.chats import chat, has_calls, is_begun, is_chat, is_common
+from flywheel.reading.shapes.chats import chat, has_calls, is_begun, is_chat, is_common, speaks
 from flywheel.reading.shapes.items import item_messages
 from flywheel.reading.shapes.places import Found, chats_within
 from flywheel.reading.shapes.whole import whole
@@ -183,7 +183,13 @@ def _path(outer: Mapping[str, Any]) -> list[Any]:
 
 
 def _read(record: Mapping[str, Any]) -> Iterator[Event]:
-    """Yield the events of a record's chats, or of one in which none has answered yet."""
+    """Yield the events of a record's chats, or of one in which none has answered yet.
+
+    Raises:
+        BadRecordError: the answer is next to the chat, or a part of the record would not be read.
+    """
+    if _is_answered(record):
+        raise BadRecordError("bad_record", "response answers the last message, outside of the chat")
     begun = [Found((name, ""), items, (record,)) for name, items in _near(record, is_begun)]
     chats = _chats(record) or begun
     named = ((found, found.name if len(chats) > 1 else "") for found in chats)
@@ -333,16 +339,25 @@ def _is_ours(record: Any) -> bool:
         return True
 
 
+def _is_answered(record: Any) -> bool:
+    """Whether a record is a call of a model: messages of which the last asks, and what was answered in an object."""
+    fields = as_dict(record)
+    items, answer = fields.get("messages"), as_dict(fields.get("response"))
+    return bool(answer.get("content")) and isinstance(items, list) and is_begun(items) and speaks(items[-1]) == "user"
+
+
 def _sniff(sample: Sample) -> float:
     """A file of chats is sure to be ours if one of them has what no other reader knows."""
-    if not (any(map(_is_read, sample.records)) and all(map(_is_ours, sample.records))):
+    if any(map(_is_answered, sample.records)) or not (
+        any(map(_is_read, sample.records)) and all(map(_is_ours, sample.records))
+    ):
         return 0.0
     return _OWN if any(map(_is_own, sample.records)) else _SHARED
 
 
 READER = reader(
     "transcripts",
-    8,
+    9,
     "chats of any program, one a record",
     sniff=_sniff,
     needs=_is_any,

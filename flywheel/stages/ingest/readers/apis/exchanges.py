@@ -175,7 +175,8 @@ def _is_api(record: Any) -> bool:
         return False
     if not any(isinstance(embedded(pair.request.get(name)), list) for name in _ASKED):
         return dialect_of(pair) is RESPONSES
-    return any(isinstance(pair.response.get(name), dict | list) for name in (*_ANSWERED, "error"))
+    is_said = "finish_reason" in pair.response and isinstance(pair.response.get("content"), str)  # AutoGen's
+    return is_said or any(isinstance(pair.response.get(name), dict | list) for name in (*_ANSWERED, "error"))
 
 
 def _is_worded(record: Any) -> bool:
@@ -200,7 +201,7 @@ def _is_any(record: Any) -> bool:
 
 READER = reader(
     "exchanges",
-    5,
+    6,
     "calls of any other API, what was asked and answered",
     marks=[(_API, _is_api), (_WORDS, _is_worded), (_WORDS, _is_page)],
     needs=_is_any,

@@ -24,6 +24,8 @@ REFUSED = {
     "Rows of unrelated interactions",
     "ToolBench, a search that found nothing",
     "A home-made log, with blocks as Python shows them",
+    "NeMo Agent Toolkit, scopes that begin and end",
+    "Claude's agent SDK, both sides of its stream",
 }
 
 

@@ -20,6 +20,7 @@ from flywheel.records import EventKind, content_id
 LINE = 1000  # events that one line of a log gives at most: their seq is the line's and their place in it
 _COSTS = ("input_tokens", "output_tokens", "cost_usd")  # paid for a call without an answer, too
 _TRACE = ("trace_id", "traceId")
+_MODELS = ("model_name", "modelName", "model_id", "modelId")  # of home-made logs
 _REQUEST = ("request_id", "requestId", "x_request_id", "litellm_call_id", "_request_id")
 
 
@@ -119,6 +120,7 @@ def source_of_pair(pair: Pair, history: list[Message], response: Mapping[str, An
     source = source_of(*places)
     prompt = as_dict(pair.envelope.get("prompt"))  # of a store of prompts
     source["model"] = text(response.get("model")) or source["model"] or text(prompt.get("model"))
+    source["model"] = source["model"] or text(first(pair.envelope, _MODELS))
     trace, own = _find(places, _TRACE), ident(response.get("id"))
     conversation = source["conversation_id"]
     conversation = (named or conversation) if conversation == trace else conversation

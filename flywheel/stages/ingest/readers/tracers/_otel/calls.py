@@ -244,9 +244,10 @@ def _result(copies: list[Span]) -> dict[str, Any]:
 
 
 def _error_text(copies: list[Span]) -> str | None:
-    """Return an error's text where there is no result."""
+    """Return an error's text where there is no result: of its event, of the span's status, of its attributes."""
     raised = (text(e.attributes.get("exception.message")) for s in copies for e in s.events if e.name == "exception")
-    return next((found for found in raised if found), None) or next((s.message for s in copies if s.message), None)
+    noted = (text(s.attributes.get("exception.message")) for s in copies)
+    return next(filter(None, (*raised, *(s.message for s in copies), *noted)), None)
 
 
 def _status(copies: list[Span], content: str) -> str:
@@ -266,4 +267,5 @@ def _failed(span: Span) -> bool:
     raised = any(happened.name == "exception" for happened in span.events)
     flags = (span.attributes.get(name) for name in aliases().names.tool_failed)
     level = span.attributes.get("langfuse.observation.level")
-    return bool(span.failed or raised or span.attributes.get("error.type") or True in flags or level == "ERROR")
+    named = any(span.attributes.get(name) for name in ("error.type", "exception.type", "exception.message"))
+    return bool(span.failed or raised or named or True in flags or level == "ERROR")

@@ -12,6 +12,7 @@ from typing import Any
 from flywheel.extensions import BadRecordError
 from flywheel.reading.messages import REDACTED, Message, call, flat_text, messages, name_results
 from flywheel.reading.shapes import answered, asked, call_of, schemas
+from flywheel.reading.shapes.acts import call_in, tool_in
 from flywheel.reading.usage import token_ids
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, present, text
 from flywheel.stages.ingest.readers.tracers._otel.aliases import aliases
@@ -97,6 +98,9 @@ def output_of(attributes: Mapping[str, Any]) -> list[Message]:
     output, calls = value_of(attributes, names.output), _calls_apart(attributes)
     if calls and isinstance(output, list):
         output = [item for item in output if set(as_dict(item)) != {"function_call"}] or [{"role": "assistant"}]
+    made = [call_in(item) for item in map(as_dict, as_list(output)) if tool_in(item)]
+    if made and len(made) == len(as_list(output)) and all(made):  # of any-agent: an answer that is calls alone
+        return messages([{"role": "assistant", "tool_calls": made}])
     turns = answered(_uncut(output))
     if calls and turns and len(calls) > len(turns[0].get("tool_calls", ())):
         turns[0] = turns[0] | {"tool_calls": calls}

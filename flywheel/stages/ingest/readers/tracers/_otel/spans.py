@@ -22,9 +22,10 @@ from flywheel.stages.ingest.readers.tracers._otel.attributes import value_of
 from flywheel.stages.ingest.readers.tracers._otel.otlp import OTEL, LogRecord, Span
 
 _WITH_CONTENT = ("gen_ai.completion", "gen_ai.output.messages", "llm.output_messages")
-_DIALECTS = ("gen_ai.", "llm.", "openinference.", "ai.", "lk.", "gcp.vertex.agent.", "traceloop.", "langfuse.")
+DIALECTS = ("gen_ai.", "llm.", "openinference.", "ai.", "lk.", "gcp.vertex.agent.", "traceloop.", "langfuse.")
 _MAX_DEPTH = 200
 _MCP = "mcp.method.name"
+_OPERATION = "gen_ai.operation.name"
 
 Key = tuple[str | None, str | None]
 
@@ -105,7 +106,7 @@ class Spans:
         item = line[0]
         agreed = self._named.get(item.trace_id or "", set())
         named = _nearest(line, "conversation") or (next(iter(agreed)) if len(agreed) == 1 else None)
-        return named or OTEL.name_of(item.resource, "conversation") or item.trace_id or _orphan(item)
+        return named or OTEL.name_of(item.resource, "conversation") or item.trace_id or _orphan(line[-1])
 
     def mappings(self, events: Iterable[Event]) -> Iterator[Event]:
         """Yield empty requests: of a trace's talk without events, of agents (aims of feedback), of evaluators."""
@@ -127,7 +128,7 @@ class Spans:
         role = self._roles[id(span)]
         if role or span.trace_id is None or span.parent_id is not None:
             return role == "agent"
-        return any(name.startswith(_DIALECTS) for name in span.attributes)
+        return any(name.startswith(DIALECTS) for name in span.attributes)
 
 
 def _nearest(line: Sequence[Span | LogRecord], meaning: str) -> str | None:
@@ -177,9 +178,12 @@ def _role(span: Span) -> str:
         return "tool" if method == "tools/call" and not span.server else ""
     table = aliases()
     value = first(span.attributes, table.names.operation)
-    if isinstance(value, str):
-        return table.roles.get(value.lower(), "")
+    role = table.roles.get(value.lower()) if isinstance(value, str) else None
+    if role is not None or (isinstance(value, str) and value != span.attributes.get(_OPERATION)):
+        return role or ""
     named = next((role for role, beginnings in table.prefixes.items() if span.name.startswith(beginnings)), "")
-    if named and any(name.startswith(_DIALECTS) for name in span.attributes):
+    if isinstance(value, str):  # a word of its program's own: a call of a model only where it also wrote tokens
+        return named if named != "model" or OTEL.usage(span.attributes)["output_tokens"] else ""
+    if named and any(name.startswith(DIALECTS) for name in span.attributes):
         return named
     return "model" if any(isinstance(span.attributes.get(name), list) for name in _WITH_CONTENT) else ""
