@@ -47,7 +47,7 @@ Row = dict[str, Any]
 Words = tuple[str, ...]
 Messages = Sequence[Mapping[str, Any]]
 Filled = Iterator[tuple[Words, str]]  # patterns, and the word in the place of each
-FoundIn = Callable[[Sequence[str]], Filled]
+PatternsOf = Callable[[Sequence[str]], Filled]
 Rows = Callable[[], Iterable[Row]]  # read once for what they share, and again if that may be a template
 
 
@@ -105,12 +105,12 @@ def _template(shared: set[Words], rows: Rows) -> dict[Words, str]:
     return {run: "" for run, starts in rare.items() if not starts} | filled
 
 
-def _usual(asked: set[Words], rows: Rows, found_in: FoundIn, least_words: int = 1) -> set[Words]:
+def _usual(asked: set[Words], rows: Rows, patterns_of: PatternsOf, least_words: int = 1) -> set[Words]:
     """Return which of some patterns are in many tasks, with so many different words in their place."""
     tasks, fillers, every = defaultdict[Words, set[str]](set), defaultdict[Words, set[str]](set), set[str]()
     for row in rows():
         every.add(task := str(row.get("task_id")))
-        for pattern, word in (p for attempt in _attempts(row) for text in attempt for p in found_in(_words(text))):
+        for pattern, word in (p for attempt in _attempts(row) for text in attempt for p in patterns_of(_words(text))):
             if pattern in asked:
                 tasks[pattern].add(task)
                 fillers[pattern].add(word)
