@@ -129,7 +129,7 @@ def _metrics(record: Mapping[str, Any]) -> Iterator[Outcome]:
 
 
 PROMPTFOO = reader(
-    "promptfoo", 1, "results of promptfoo", marks=_rows, refusal="no result of a test", read=_read_promptfoo
+    "promptfoo", 2, "results of promptfoo", marks=_rows, refusal="no result of a test", read=_read_promptfoo
 )
 LM_EVAL = reader(
     "lm_eval", 1, "samples of lm-eval that a model wrote", marks=_SAMPLE, needs=_SAMPLE, read=_read_lm_eval
