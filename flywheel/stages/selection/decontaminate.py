@@ -119,7 +119,7 @@ def _usual(asked: set[Words], rows: Rows, patterns_of: PatternsOf, least_words: 
 
 
 def _parts(words: Sequence[str]) -> Iterator[Words]:
-    return (tuple(words[n : n + USUAL]) for n in range(len(words) - USUAL + 1))
+    return zip(*(words[n:] for n in range(USUAL)), strict=False)
 
 
 def _exact(words: Sequence[str]) -> Filled:
@@ -128,7 +128,10 @@ def _exact(words: Sequence[str]) -> Filled:
 
 def _patterns(words: Sequence[str]) -> Filled:
     """Yield three words in a row without one of them, and that one."""
-    return (((*part[:n], _ANY, *part[n + 1 :]), part[n]) for part in _parts(words) for n in range(USUAL))
+    for first, second, third in _parts(words):
+        yield (_ANY, second, third), first
+        yield (first, _ANY, third), second
+        yield (first, second, _ANY), third
 
 
 def _around(run: Words, starts: Sequence[int], place: int) -> list[Words]:
