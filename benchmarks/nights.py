@@ -139,9 +139,9 @@ batch_size = {min(self.max_cases, self.batch)}
 FULL = Settings("embedded", "auto", 10, (2, 3), 60, 2, 120, (192, 192), 16_000, 120, 96, -1)
 SMALL = Settings("embedded", "auto", 8, (5, 1), 42, 1, 42, (192, 128), 32_000, 112, 60, -1, "sft", (2, 16), 0.5,
                  (2e-3, 1e-3), 0.5, 100, (3, 2), audited=40)  # fmt: skip
-# A GPU writes a hundred talks in the time of one: all seventeen families of the warehouse, six questions of each.
+# For a GPU: all seventeen families of the warehouse, six questions of each a night.
 MEDIUM = Settings("embedded", "auto", 10, (5, 1), 102, 1, 102, (384, 256), 64_000, 204, 96, -1, "sft", (2, 34), 0.5,
-                  (2e-3, 1e-3), 0.5, 100, (3, 2), 128, 40)  # fmt: skip
+                  (2e-3, 1e-3), 0.5, 100, (3, 2), batch=128, audited=40)  # fmt: skip
 # A desk's answers have many kinds (refuse, ask, act, tell), and a talk has several of them: more rows, longer ones.
 AT_THE_DESK = replace(SMALL, max_rows=(120, 120), max_tokens=48_000, max_cases=60)
 QUICK = Settings("", "float32", 4, (5, 3), 12, 2, 10, (8, 8), 0, 10, 8, 2, again=(1, 4))

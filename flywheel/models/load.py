@@ -228,7 +228,7 @@ def _dequantise(gguf: Path, folder: Path) -> None:
     plain = transformers.AutoModelForCausalLM.from_config(config)
     plain.load_state_dict(source.state_dict())
     tokenizer = transformers.AutoTokenizer.from_pretrained(str(gguf.parent), **where)
-    for name in ("bos_token", "eos_token", "pad_token"):  # before 5.24 transformers took one of them for another
+    for name in ("bos_token", "eos_token", "pad_token"):  # transformers 5.17 ends a turn with what begins one
         if isinstance(number := getattr(config, f"{name}_id", None), int):
             setattr(tokenizer, name, tokenizer.convert_ids_to_tokens(number))
     with atomic_folder(folder) as partial:

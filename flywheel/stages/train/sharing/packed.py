@@ -170,8 +170,6 @@ class Scorer:
 
 
 def _recomputes(backbone: Any) -> bool:
-    """Return whether a model computes its activations again on the way back."""
-    known = "is_activation_checkpointing"
-    return bool(
-        getattr(backbone, known if hasattr(backbone, known) else "is_gradient_checkpointing")
-    )  # before transformers 5.24
+    """Return whether a model computes its activations again on the way back; in transformers 5.17 by another name."""
+    names = ("is_activation_checkpointing", "is_gradient_checkpointing")
+    return bool(next(getattr(backbone, name) for name in names if hasattr(backbone, name)))

@@ -155,7 +155,7 @@ def test_recomputed_activations_change_no_gradient(kernel: str) -> None:
     scorer.kernel = kernel
     expected = gradient(made, torch.cat(scorer.shared(rows)))
     base = made.get_base_model()
-    older = not hasattr(base, "activation_checkpointing_enable")  # transformers before 5.24
+    older = not hasattr(base, "activation_checkpointing_enable")  # transformers 5.17
     recompute = base.gradient_checkpointing_enable if older else base.activation_checkpointing_enable
     recompute({"use_reentrant": False})
     found = gradient(made, torch.cat(scorer.shared(rows)))
