@@ -117,8 +117,6 @@ def hoist_globals(arguments: Sequence[str]) -> list[str]:
 def main() -> None:
     """Run the command line; an error becomes two lines on stderr, or with --json a document on stdout; and a code."""
     start_safely()
-    # Spinning threads make two processes on the same cores ten times slower; the setting is read when torch loads.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     arguments = hoist_globals(sys.argv[1:])
     as_json = _wants_json(arguments)
     try:

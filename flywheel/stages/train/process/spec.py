@@ -30,7 +30,7 @@ _POLL_S = 0.1
 _PACKAGES = {"tensorboard": ("tensorboard", "tensorboardX"), "wandb": ("wandb",), "mlflow": ("mlflow",)}
 _PATHS = ("data", "out_dir", "work_dir", "start_adapter", "cache_dir", "project_dir")
 
-# No telemetry, no hub, no thread fights: the libraries' own switches.
+# No telemetry, no hub: the libraries' own switches.
 _ENVIRONMENT = {
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "HF_HUB_OFFLINE": "1",
@@ -39,7 +39,6 @@ _ENVIRONMENT = {
     "TOKENIZERS_PARALLELISM": "false",
     "PYTHONUNBUFFERED": "1",
     "PYTHONSAFEPATH": "1",  # for the workers of launchers; see flywheel.io.safe_path
-    "OMP_WAIT_POLICY": "PASSIVE",  # see flywheel.models
 }
 
 
