@@ -341,13 +341,19 @@ class Project:
         with self.locked("quarantine") as ctx:
             return retry(ctx, self.key())
 
-    def readers(self, file: Path | None = None, *, events: int = 0) -> ReadersAnswer:
-        """Return the installed readers; with a file, each one's confidence, the detected format and the first events.
+    def readers(self, file: Path | None = None, *, events: int = 0, sketch: bool = False) -> ReadersAnswer:
+        """Return all readers; with a file, each one's confidence, the detected format and the first events.
+
+        Args:
+            file: the file.
+            events: how many of its first events to return.
+            sketch: return the beginning of a reader for the file, too.
 
         Raises:
-            IngestError: the file cannot be read.
+            ConfigError: a reader of the project's own has another one's name, or was not approved here.
+            IngestError: the file cannot be read, or with `sketch` holds no objects with words.
         """
-        from flywheel.pipeline.ingest.detect import first_events, look, readers
+        from flywheel.pipeline.ingest.detect import first_events, look, readers, sketched
         from flywheel.pipeline.ingest.policies import policies_of
 
         config, answer = self.config.ingest, readers(self.config.ingest, self.folder, file)
@@ -356,6 +362,7 @@ class Project:
         seen = look(config, self.folder, file, self._any_key())
         verdict = f"{answer.verdict}; {seen.unreadable}" if seen.unreadable else answer.verdict
         more = {"events": first_events(seen, events), "verdict": verdict, "policies": policies_of([seen.events])}
+        more |= {"sketch": sketched(config, file)} if sketch else {}
         return answer.model_copy(update=more)
 
     def build(
@@ -558,6 +565,7 @@ class Project:
         Raises:
             UsageError: the round is not trained, or `promote` with a baseline that is not the champion.
             EvalError: there is no case to evaluate on.
+            StoreError: the store's redaction key is missing, or another is given.
         """
         from flywheel.pipeline.evaluate.run import evaluate
         from flywheel.pipeline.pages.round_page import write_page
@@ -567,6 +575,7 @@ class Project:
         if promote and against is not None:
             raise UsageError("--promote compares with the champion", hint="drop --against or --promote")
         with self.locked("eval") as ctx:
+            self.key(make=False)  # which the page of what was scored needs
             watched = replace(ctx, progress=on_progress)
             report = evaluate(watched, number, against=against, suites=suites)
             promotion = decide_round(ctx, report.round, by="eval --promote") if promote else None

@@ -192,7 +192,7 @@ def _refusal_lines(a: IngestAnswer, *, verbose: bool) -> list[str]:
     if a.set_aside:
         lines.append("           tried again when they, the readers or --max-quarantine change: flywheel readers FILE")
     if any("no reader knows its records" in one.detail for one in a.set_aside):
-        lines.append("           a reader of your own takes some 30 lines: docs/extending.md")
+        lines.append("           a reader of your own begins with: flywheel readers FILE --sketch")
     return lines
 
 
@@ -242,16 +242,19 @@ def readers(
     file: Annotated[Path | None, typer.Argument(help="A file to detect the format of.", metavar="[FILE]")] = None,
     *,
     events: Annotated[int, typer.Option("--events", help="First events of the file to print.", min=0)] = 0,
+    sketch: Annotated[bool, typer.Option("--sketch", help="Print Python code that begins a reader for it.")] = False,
 ) -> None:
     """List the readers; with a file, detect its format.
 
     Formats are detected from the content, never from a file's name. --events N prints the events that ingest would make
-    of the file's first lines: line, kind, conversation, tool and redacted payload.
+    of the file's first lines: line, kind, conversation, tool and redacted payload. --sketch prints a reader for a file
+    that none knows, with guesses to be mended: flywheel readers FILE --sketch > my_reader.py
     """
-    if events and file is None:
-        raise UsageError("--events needs a file", hint="flywheel readers FILE --events 5")
+    if (events or sketch) and file is None:
+        option = "--sketch" if sketch else "--events 5"
+        raise UsageError(f"{option} needs a file", hint=f"flywheel readers FILE {option}")
     current = session(ctx)
-    answer = current.project().readers(file.resolve() if file is not None else None, events=events)
+    answer = current.project().readers(file.resolve() if file is not None else None, events=events, sketch=sketch)
     verbose = current.out.verbose
     if file is None:
         rows = [[r.name, str(r.reader_version), r.reads, r.distribution] for r in answer.readers]
@@ -267,7 +270,7 @@ def readers(
         ],
         right=(0,),
     )
-    current.out.result(lines, answer)
+    current.out.result(answer.sketch.splitlines() or lines, answer)
 
 
 @commands.command()

@@ -148,6 +148,7 @@ def named_code(config: Config) -> Iterator[str]:
     """Yield the functions that a configuration names as `module:function`."""
     names = [*config.rewards.signals, *config.pairs.builders, *config.gate.rules, *config.eval.suites]
     names += [config.train.trainer, config.train.world, config.episodes.embedding, config.ingest.format]
+    names += config.ingest.readers
     yield from (name for name in (*names, *config.eval.checks.values()) if ":" in name)
 
 

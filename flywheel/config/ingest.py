@@ -52,6 +52,9 @@ class IngestConfig(Section):
         description="Files, folders or globs, also in a bucket (s3://...), read when no path is given.",
     )
     format: str = Field(default="auto", description="'auto' (detected from the content) or a reader's name.")
+    readers: list[str] = Field(
+        default=[], description="Readers of this project's own, besides the installed ones, as 'module:attribute'."
+    )
     policy: str = Field(
         default="", description="Policy that acted in logs that do not name one; '': by model, run, file or folder."
     )

@@ -143,6 +143,7 @@ class ReadersAnswer(Document):
     verdict: str = Field(default="", description="The file's detected format, or the shape of its records.")
     policies: list[PolicyRow] = Field(default=[], description="Policies in the file's first records, by themselves.")
     events: list[LogEvent] = Field(default=[], description="The file's first events, redacted, with --events.")
+    sketch: str = Field(default="", description="Python code: the beginning of a reader for the file, with --sketch.")
 
 
 class StageAnswer(Record):

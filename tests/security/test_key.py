@@ -69,6 +69,7 @@ def test_a_lost_key_is_refused_by_whatever_needs_it(
         lambda p: p.forget(USER, dry_run=True),
         lambda p: p.ingest(),
         lambda p: p.run(),
+        lambda p: p.evaluate(),
         lambda p: p.context.key() if p.context.key else None,
     )
     for command in commands:

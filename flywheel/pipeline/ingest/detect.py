@@ -14,7 +14,8 @@ from flywheel.config import IngestConfig
 from flywheel.contracts import polars_schema
 from flywheel.errors import IngestError
 from flywheel.extensions import Reader, Sample, list_extensions, load_extension
-from flywheel.pipeline.ingest.run import load_readers
+from flywheel.pipeline.ingest.run import load_readers, own_readers
+from flywheel.pipeline.ingest.sketch import sketch
 from flywheel.pipeline.ingest.verdicts import MEMBER, Tally
 from flywheel.records import LogEvent
 from flywheel.results.data import ReaderRow, ReadersAnswer
@@ -27,6 +28,7 @@ from flywheel.stages.ingest.framed import Bad, Raw, Record
 from flywheel.stages.ingest.framing import Framing, Limits
 from flywheel.stages.ingest.opening import file_content
 
+_OWN = "this project"
 _LOOKED_AT = 2_000  # records that are read to see whether a file can be
 
 
@@ -43,11 +45,12 @@ def readers(config: IngestConfig, project: Path, file: Path | None) -> ReadersAn
     Raises:
         IngestError: the file cannot be read.
     """
-    installed = {e.name: e for e in list_extensions("readers")}
+    installed = {e.name: e.distribution for e in list_extensions("readers")}
     loaded: dict[str, Reader] = {name: load_extension("readers", name, search=project) for name in sorted(installed)}
+    loaded |= own_readers(config, project)
     rows = [
         ReaderRow(
-            name=name, reader_version=reader.version, reads=_reads(reader), distribution=installed[name].distribution
+            name=name, reader_version=reader.version, reads=_reads(reader), distribution=installed.get(name, _OWN)
         )
         for name, reader in loaded.items()
     ]
@@ -64,6 +67,18 @@ def readers(config: IngestConfig, project: Path, file: Path | None) -> ReadersAn
         readers=[row.model_copy(update={"confidence": confidence[row.name]}) for row in ranked],
         verdict=f"{file.name}: {verdict}",
     )
+
+
+def sketched(config: IngestConfig, file: Path) -> str:
+    """Return the code of a reader for a file's records, to be mended.
+
+    Raises:
+        IngestError: the file cannot be read, or holds no objects with words.
+    """
+    kind, head = _head(file, config)
+    if kind:
+        raise IngestError(f"`{file.name}` is a {kind} archive", hint="take one of its files out, and name that")
+    return sketch(file, [record.value for record in head if isinstance(record, Record)])
 
 
 def look(config: IngestConfig, project: Path, file: Path, key: bytes) -> Look:

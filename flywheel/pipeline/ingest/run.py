@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flywheel.config import Config, IngestConfig
-from flywheel.errors import IngestError
+from flywheel.errors import ConfigError, IngestError
 from flywheel.extensions import Reader, list_extensions, load_extension
 from flywheel.io.bucket_path import source_path
 from flywheel.io.cluster import Cluster
@@ -41,13 +41,45 @@ _STDIN_NAME = "stdin"
 _SHOWN = 3
 _HELD = ["source_file", "conversation_id"]
 _PLACED = [*_HELD, "source_line"]
-_HINT = "`flywheel readers FILE` shows more; mend the export, name its --format, or raise --max-quarantine"
+_HINT = (
+    "`flywheel readers FILE` shows more, and with --sketch begins a reader of your own; or mend the export, name its "
+    "--format, or raise --max-quarantine"
+)
 
 
 def load_readers(config: IngestConfig, project: Path) -> dict[str, Reader]:
-    """Return the readers that detection may choose from: all installed ones, or the one the configuration names."""
+    """Return the readers that detection may choose from: all of them, or the one the configuration names.
+
+    Raises:
+        ConfigError: two readers have one name.
+    """
+    own = own_readers(config, project)
+    if config.format in own:
+        return {config.format: own[config.format]}
     names = [e.name for e in list_extensions("readers")] if config.format == "auto" else [config.format]
-    return {name: load_extension("readers", name, search=project) for name in names}
+    return {name: load_extension("readers", name, search=project) for name in names} | (
+        own if config.format == "auto" else {}
+    )
+
+
+def own_readers(config: IngestConfig, project: Path) -> dict[str, Reader]:
+    """Return the readers of a project's own, by name.
+
+    Raises:
+        ConfigError: one has the name of an installed reader, or of another one.
+    """
+    own: dict[str, Reader] = {}
+    taken = {extension.name for extension in list_extensions("readers")} if config.readers else set()
+    for place in config.readers:
+        reader: Reader = load_extension("readers", place, search=project)
+        if reader.name in taken:
+            raise ConfigError(
+                f"`{place}` in `ingest.readers` is called `{reader.name}`, and so is another reader",
+                hint="give it a name of its own: the first argument of reader(...)",
+            )
+        taken.add(reader.name)
+        own[reader.name] = reader
+    return own
 
 
 def default_sources(config: Config, project: Path) -> list[Path]:

@@ -7,7 +7,7 @@ names the model of a run's logs, is recognised by its file name as well.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -105,15 +105,20 @@ def _is_of_a_data_set(record: Any) -> bool:
 
 def _looks(sample: Sample) -> str:
     """Describe records by the names of their fields; only identifiers are shown: others may be private data."""
-    from flywheel.stages.ingest.redact import Redactor  # loads polars; only files that no reader knows come here
-
     objects = [record for record in sample.records if isinstance(record, dict)]
     if not objects:
         return f"they are {type(sample.records[0]).__name__}s, not objects"
-    redactor = Redactor(RedactConfig(kinds=sorted({kind.name for kind in KINDS})), b"")
-    keys = sorted({key for record in objects for key in record if _is_plain(key) and redactor.text(key) == key})
+    keys = plain_names(objects)
     more = ", ..." if len(keys) > _SHOWN_KEYS else ""
     return f"their fields: {', '.join(keys[:_SHOWN_KEYS]) or 'none with a plain name'}{more}"
+
+
+def plain_names(objects: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the names of records' fields that are identifiers and hold nothing that redaction would replace."""
+    from flywheel.stages.ingest.redact import Redactor  # loads polars; only files that no reader knows come here
+
+    redactor = Redactor(RedactConfig(kinds=sorted({kind.name for kind in KINDS})), b"")
+    return sorted({key for record in objects for key in record if _is_plain(key) and redactor.text(key) == key})
 
 
 def _is_plain(key: str) -> bool:
