@@ -107,7 +107,7 @@ sample_logs: $(VENV)/.installed
 $(VENV)/.browser: $(VENV)/.tested
 	@echo "make: installing the browser's driver, and what quantises base models"
 	@$(PIP) install --group browser
-	@$(INSTALL) -c constraints.txt --no-deps bitsandbytes torchao
+	@$(PIP) install -c constraints.txt --no-deps bitsandbytes torchao
 	@mkdir -p $(VENV)/axe-core
 	@if command -v npm >/dev/null; then cd $(VENV)/axe-core && npm pack --silent axe-core@4 >/dev/null && tar xzf axe-core-*.tgz; fi
 	@touch $@

@@ -43,7 +43,7 @@ def loading(cfg: ModelConfig, dtype: torch.dtype) -> dict[str, Any]:
     refuse_quantised(cfg)
     device = {"": torch.cuda.current_device() if torch.cuda.is_available() else "cpu"}
     if cfg.quantise == "int8":
-        from torchao.quantization import Int8WeightOnlyConfig  # type: ignore[import-not-found]
+        from torchao.quantization import Int8WeightOnlyConfig
         from transformers import TorchAoConfig
 
         return {"quantization_config": TorchAoConfig(quant_type=Int8WeightOnlyConfig()), "device_map": device}
@@ -91,7 +91,7 @@ def dequantised(model: Any, dtype: torch.dtype) -> Any:
 
 def _numbers(parameter: Any) -> torch.Tensor:
     if hasattr(parameter, "quant_state"):
-        from bitsandbytes.functional import dequantize_4bit  # type: ignore[import-not-found]
+        from bitsandbytes.functional import dequantize_4bit
 
         numbers: torch.Tensor = dequantize_4bit(parameter.data, parameter.quant_state)
         return numbers

@@ -58,11 +58,15 @@ class Histogram:
 
 @dataclass(frozen=True)
 class CaseRow:
-    """A held-out case that only one side got right, with the logged episodes it comes from and what was asked there."""
+    """A held-out case that only one side got right: the logged episodes it comes from, what was asked, what they did.
+
+    `acts` are the baseline's and the candidate's, by their names; none where their evaluator does not tell.
+    """
 
     case_id: str
     episodes: Sequence[str] = ()
     request: str = ""
+    acts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

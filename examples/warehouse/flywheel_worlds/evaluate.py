@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.extensions import CaseScore
 from flywheel.records import content_id
+from flywheel.stages.evaluate.window import acts_of
 
 from flywheel_worlds.nights import kept_apart
 from flywheel_worlds.talk import Act, Message, Talk, Task, World, play, seed_of
@@ -77,9 +78,18 @@ class Executed:
 
     def _scores(self, case: str, talk: Talk) -> list[CaseScore]:
         verdict, share = talk.session.verdict(), talk.well_formed / max(1, talk.acts)
-        slices, title = {"family": talk.task.family}, talk.task.text
+        slices, title, did = {"family": talk.task.family}, talk.task.text, acts_of(talk.messages)
         scores = [
-            CaseScore(case, case, "executed_success", float(verdict.success), primary=True, slices=slices, title=title),
+            CaseScore(
+                case,
+                case,
+                "executed_success",
+                float(verdict.success),
+                primary=True,
+                slices=slices,
+                title=title,
+                did=did,
+            ),
             CaseScore(case, case, "well_formed", share, binary=False),
         ]
         if self._harm:

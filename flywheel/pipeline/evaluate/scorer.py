@@ -28,12 +28,14 @@ from flywheel.records import content_id
 from flywheel.stages.evaluate.cases import holdout_sha256
 from flywheel.stages.evaluate.few_shot import FewShot
 from flywheel.stages.evaluate.window import fits
+from flywheel.stages.ingest.redact import Redactor
 
 if TYPE_CHECKING:
     from flywheel.models.policy import PolicySet, TextPolicy
     from flywheel.models.served.policy import ServedSet
     from flywheel.stages.evaluate.window import Ask
 
+_MOST_SHOWN = 2_000  # characters of what a policy did in a case
 # Settings of what is scored, which do not change a score.
 _NO_MATTER = {
     "suites", "slices", "user_tiers", "baselines", "baseline_cases", "few_shot", "off_policy_cases", *ASKED_BY,
@@ -108,9 +110,10 @@ class PolicyScorer:
             self._task = f"scoring {name} on {suite.name}"
             self._ctx.say(self._task)
             started = time.monotonic()
+            scored = self._attempted(side, suite, cfg)
             cached = [
-                {**asdict(s), "score": s.score if math.isfinite(s.score) else None}
-                for s in self._attempted(side, suite, cfg)
+                {**asdict(s), "score": s.score if math.isfinite(s.score) else None, "did": did}
+                for s, did in zip(scored, self._redacted([s.did if s.primary else "" for s in scored]), strict=True)
             ]
             self._ctx.store.cache("scores", key, cached)
             self._ctx.store.cache("seconds", key, round(time.monotonic() - started, 3))
@@ -119,6 +122,13 @@ class PolicyScorer:
         if seconds is not None and cases:
             self.timings_s[f"{suite.name}: a case of {name}"] = round(seconds / cases, 4)
         return [CaseScore(**{**s, "score": math.nan if s["score"] is None else s["score"]}) for s in cached]
+
+    def _redacted(self, texts: Sequence[str]) -> list[str]:
+        """Return what policies did, redacted and cut: they may repeat what a tool has shown them."""
+        if self._ctx.key is None or not any(texts):
+            return [""] * len(texts)
+        redactor = Redactor(self._ctx.config.ingest.redact, self._ctx.key())
+        return [redactor.text(text)[:_MOST_SHOWN] for text in texts]
 
     def _attempted(self, side: Side, suite: Suite, cfg: EvalConfig) -> list[CaseScore]:
         def seen(drawing: Policy) -> Policy:

@@ -83,9 +83,18 @@ def find(ctx: Context, wanted: str) -> Subject:
             )
     if any(case.case_id == wanted for case in read_cases(ctx.project, ctx.config.eval)):
         return Subject("case", wanted)
+    if len(listed := _listed_cases(ctx, wanted)) == 1:
+        return Subject("case", listed[0])
     if ":" in wanted:  # a case as an evaluation lists it: METRIC:CASE
         return find(ctx, wanted.rpartition(":")[2])
     raise UsageError(f"there is no object `{wanted}`", hint=_HINT)
+
+
+def _listed_cases(ctx: Context, wanted: str) -> list[str]:
+    """Return the cases of evaluators' own, as rounds' reports list them, whose id begins so."""
+    reports = filter(None, map(ctx.registry.report, ctx.registry.numbers()))
+    cases = {case for report in reports for case in (*report.titles, *report.acts)}
+    return sorted(case for case in cases if len(wanted) >= LEAST_ID and case.startswith(wanted))
 
 
 def episode_of(ctx: Context, wanted: str) -> str:

@@ -12,6 +12,7 @@ from flywheel.pipeline.context import Context
 from flywheel.pipeline.inspect.find import TRAINED_KINDS, Subject, find, round_named
 from flywheel.pipeline.inspect.preview import preview
 from flywheel.pipeline.rewards.outcomes import recorded
+from flywheel.present import round_name
 from flywheel.records import TRAINED_TABLES
 from flywheel.results.inspect import ShowAnswer
 from flywheel.stages.evaluate.suites.own_cases import read_cases
@@ -111,11 +112,23 @@ def _case(ctx: Context, subject: Subject) -> Record:
         )
         columns = ("episode_id", "index", "action", "tool_status", "p_success", "known", "outcome")
         actions = rows.sort("episode_id", "index").collect()
-        record |= {
-            "task_id": actions["task_id"][0],
-            "actions": [_unfold(r) for r in actions.select(columns).to_dicts()],
-        }
-    return record | {"rounds": _evaluated(ctx, subject.id)}
+        if actions.height:
+            record |= {
+                "task_id": actions["task_id"][0],
+                "actions": [_unfold(r) for r in actions.select(columns).to_dicts()],
+            }
+    return record | {"rounds": _evaluated(ctx, subject.id)} | _of_reports(ctx, subject.id)
+
+
+def _of_reports(ctx: Context, case: str) -> Record:
+    """Return what a case of an evaluator's own asks, and what the sides of each round that lists it did."""
+    record: Record = {}
+    for report in filter(None, map(ctx.registry.report, ctx.registry.numbers())):
+        if title := report.titles.get(case):
+            record["request"] = title
+        for side, did in zip((report.baseline, str(report.round)), report.acts.get(case, ()), strict=False):
+            record.setdefault("did", {})[round_name(side)] = did
+    return record
 
 
 def _evaluated(ctx: Context, case: str) -> dict[str, str]:

@@ -157,6 +157,34 @@ def test_a_rounds_page_tells_each_case_by_what_it_asks(trained: Path, judged: Ev
         )
 
 
+TELLS = """
+from flywheel.extensions import CaseScore
+
+def judge(policy, holdout, cfg):
+    better = policy.name != "base model"
+    did = f"mail({{'to': 'ann.lee@shop.example'}}) <b>{policy.name}</b>"
+    return [CaseScore(f"case000{n}", f"t{n}", "always", float(better), primary=True, did=did) for n in range(2)]
+"""
+
+
+def test_a_rounds_page_and_show_tell_what_both_sides_did_in_a_case(trained: Path, tmp_path: Path) -> None:
+    """Redacted, for a policy may repeat what a tool has shown it; and escaped."""
+    folder = tmp_path / "copy"
+    shutil.copytree(trained, folder)
+    (folder / "tells.py").write_text(TELLS)
+    project = Project(folder)
+    report = project.evaluate(1, suites=["tells:judge"]).report
+
+    base, ours = report.acts["case0000"]
+    assert "shop.example" not in report.model_dump_json()
+    assert (base.endswith("<b>base model</b>"), ours.endswith("<b>round 1</b>")) == (True, True)
+    page = (folder / "rounds" / "0001" / "report.html").read_text()
+    case = page.partition("case <code>case0000")[2].partition("</li>")[0]
+    assert "<h4>the base model</h4>" in case
+    assert "&lt;b&gt;round 1&lt;/b&gt;" in case
+    assert project.show("case0000").record["did"] == {"base model": base, "round 1": ours}
+
+
 CAPPED = """
 from flywheel.extensions import CaseScore
 

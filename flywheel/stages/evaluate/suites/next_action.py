@@ -19,7 +19,7 @@ from flywheel.records import Split
 from flywheel.stages.common.canonical import action_key, call_key
 from flywheel.stages.evaluate.cases import StateCase, capped, state_cases
 from flywheel.stages.evaluate.checks.calls import same_calls
-from flywheel.stages.evaluate.window import TOO_LONG, Ask, fits, no_log_probs, written_tokens
+from flywheel.stages.evaluate.window import TOO_LONG, Ask, acts_of, fits, no_log_probs, written_tokens
 
 LIKE_LENGTH = 0.1
 
@@ -58,8 +58,11 @@ def _action_scores(case: StateCase, answer: Generation | None) -> list[CaseScore
             "well_formed": float(answer.well_formed),
         }
         slices = {"tool": case.tool}
+    did = acts_of([answer.message]) if answer is not None else ""
     scores = [
-        CaseScore(case.case_id, case.task_id, metric, value, primary=metric == "next_action_good", slices=slices)
+        CaseScore(
+            case.case_id, case.task_id, metric, value, primary=metric == "next_action_good", slices=slices, did=did
+        )
         for metric, value in values.items()
     ]
     return [*scores, *written_tokens(case.case_id, case.task_id, answer)]

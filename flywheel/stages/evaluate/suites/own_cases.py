@@ -24,7 +24,7 @@ from flywheel.records.cases import SqlCheck
 from flywheel.stages.evaluate.checks.run import Passes, Where, prepare
 from flywheel.stages.evaluate.checks.schema import BadCheckError
 from flywheel.stages.evaluate.checks.sql import data_files
-from flywheel.stages.evaluate.window import TOO_LONG, Ask, fits, written_tokens
+from flywheel.stages.evaluate.window import TOO_LONG, Ask, acts_of, fits, written_tokens
 
 LEAST_WORDS = 4  # "yes, please" is in many conversations
 
@@ -155,4 +155,5 @@ def _score(case: OwnCase, metric: str, answer: Generation | None) -> CaseScore:
     score = CaseScore(case.case_id, case.task_id, metric, math.nan, primary=True, title=case.ask.request)
     if answer is None:
         return replace(score, slices={"missing": TOO_LONG})
-    return replace(score, score=float(case.passed(answer)), slices={"file": case.file, **case.case.slices})
+    slices = {"file": case.file, **case.case.slices}
+    return replace(score, score=float(case.passed(answer)), slices=slices, did=acts_of([answer.message]))
