@@ -117,7 +117,7 @@ def test_what_both_sides_did_is_kept_where_one_side_was_better() -> None:
 
 
 def test_acts_are_an_assistants_words_and_calls_without_results() -> None:
-    talk = [
+    talk: list[dict[str, Any]] = [
         {"role": "user", "content": "How many?"},
         {"role": "assistant", "content": "I look.", "tool_calls": [{"name": "find", "arguments": {"n": "é"}}]},
         {"role": "tool", "content": "private"},
