@@ -247,7 +247,7 @@ class CaseScore:
     unit: str = ""
     drawn_with: str = ""  # cases of one user are alike: what is sampled as one; '' for the task itself
     title: str = ""  # what a case of the evaluator's own asks, for a round's page; never a user's words
-    did: str = ""  # what the policy did in it, as `acts_of` words it, for a round's page; redacted before it is kept
+    did: str = ""  # what the policy did in it, by `flywheel.messages.acts_of`, for a round's page; is redacted
 
     @property
     def cluster(self) -> str:

@@ -24,6 +24,7 @@ from typing import Any
 
 from flywheel.errors import ClusterError, ExtensionError, FlywheelError, where
 from flywheel.io import safe_path
+from flywheel.io.waiting import ASLEEP
 
 _MODULES = "modules"  # in the working folder of the tasks: not on Python's path itself, so that it replaces nothing
 _KNOCK_S = 10.0
@@ -124,7 +125,7 @@ def _connect(ray: Any, cluster: Cluster) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(cluster.folder / module, target)
         # What is shipped was approved on this machine; a node has no approvals of its own.
-        environment = {"FLYWHEEL_TRUST": "1", safe_path.VARIABLE: "1", "OMP_WAIT_POLICY": "PASSIVE"}
+        environment = {"FLYWHEEL_TRUST": "1", safe_path.VARIABLE: "1", **ASLEEP}
         try:
             ray.init(
                 address=cluster.address,

@@ -349,10 +349,6 @@ class EvalReport(Document):
     titles: dict[str, str] = Field(
         default_factory=dict, description="What wins and regressions ask, of an evaluator's own cases: case id → title."
     )
-    acts: dict[str, list[str]] = Field(
-        default_factory=dict,
-        description="What the baseline and the candidate did in wins and regressions: case id → both, redacted.",
-    )
     evidence: GateEvidence | None = Field(
         default=None, description="All looks at this candidate on the primary metric; null where nothing was paired."
     )

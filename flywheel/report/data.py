@@ -60,7 +60,7 @@ class Histogram:
 class CaseRow:
     """A held-out case that only one side got right: the logged episodes it comes from, what was asked, what they did.
 
-    `acts` are the baseline's and the candidate's, by their names; none where their evaluator does not tell.
+    `acts` are the baseline's and the candidate's, by their names; none where their evaluator has none.
     """
 
     case_id: str

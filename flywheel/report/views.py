@@ -5,12 +5,12 @@ Nothing here is HTML; escaping is the templates' business.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from flywheel.messages import message_text
 from flywheel.present import MISSING, count, number, the_round, training_end
 from flywheel.records import BaselineRow, MetricRow, refused_alike
 from flywheel.report.data import SCORE_EDGES, CaseRow, EpisodeView, PairView, ReportData, SignalRow
@@ -221,7 +221,7 @@ def _card(pair: PairView) -> PairCard:
 
 def _context(messages: Sequence[Mapping[str, Any]] | None) -> list[tuple[str, str]]:
     """Return messages as (role, text)."""
-    return [(clip(str(m.get("role", "")), 20), clip(_message_text(m), LONGEST_TEXT)) for m in messages or ()]
+    return [(clip(str(m.get("role", "")), 20), clip(message_text(m), LONGEST_TEXT)) for m in messages or ()]
 
 
 def shown_pair(pair: PairView) -> dict[str, Any]:
@@ -240,25 +240,7 @@ def shown_episode(episode: EpisodeView) -> dict[str, Any]:
 
 
 def _said(messages: Sequence[Mapping[str, Any]]) -> str:
-    return clip("\n\n".join(_message_text(m) for m in messages), LONGEST_TEXT)
-
-
-def _message_text(message: Mapping[str, Any]) -> str:
-    """Return a message as text: its content, then its calls with their arguments, a line each."""
-    parts = [str(message["content"])] if message.get("content") else []
-    for call in message.get("tool_calls") or ():
-        arguments = call.get("arguments") if isinstance(call, Mapping) else None
-        name = call.get("name", "") if isinstance(call, Mapping) else call
-        raw = call.get("arguments_raw") if isinstance(call, Mapping) else None
-        parts.append(f"{name} {_arguments(arguments) if arguments is not None else raw or ''}".strip())
-    return "\n".join(parts) or "(empty message)"
-
-
-def _arguments(arguments: object) -> str:
-    try:
-        return json.dumps(arguments, indent=2, ensure_ascii=False, default=str)
-    except (ValueError, RecursionError):
-        return "(arguments that cannot be shown)"
+    return clip("\n\n".join(message_text(m) for m in messages), LONGEST_TEXT)
 
 
 def facts(data: ReportData) -> list[tuple[str, str]]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from flywheel.extensions import CaseScore
+from flywheel.messages import acts_of
 from flywheel.records import content_id
-from flywheel.stages.evaluate.window import acts_of
 
 from flywheel_worlds.nights import kept_apart
 from flywheel_worlds.talk import Act, Message, Talk, Task, World, play, seed_of
@@ -79,17 +80,9 @@ class Executed:
     def _scores(self, case: str, talk: Talk) -> list[CaseScore]:
         verdict, share = talk.session.verdict(), talk.well_formed / max(1, talk.acts)
         slices, title, did = {"family": talk.task.family}, talk.task.text, acts_of(talk.messages)
+        success = CaseScore(case, case, "executed_success", float(verdict.success), primary=True, slices=slices)
         scores = [
-            CaseScore(
-                case,
-                case,
-                "executed_success",
-                float(verdict.success),
-                primary=True,
-                slices=slices,
-                title=title,
-                did=did,
-            ),
+            replace(success, title=title, did=did),
             CaseScore(case, case, "well_formed", share, binary=False),
         ]
         if self._harm:

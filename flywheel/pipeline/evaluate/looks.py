@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ import polars as pl
 
 from flywheel.extensions import CaseScore, Holdout
 from flywheel.io import files
-from flywheel.records import GateEvidence, LedgerEntry, content_id
+from flywheel.present import the_round
+from flywheel.records import EvalReport, GateEvidence, LedgerEntry, content_id
 from flywheel.registry.candidates import Candidate
+from flywheel.registry.registry import Registry
 from flywheel.stages.gate.evidence import weigh
 
 CROWD = 0.5  # share of the held-out tasks above which one user's tasks do not make a unit
@@ -111,6 +114,23 @@ def earlier_scores(folder: Path, candidate: Candidate) -> dict[str, Scores]:
                     CaseScore(**{**row, "score": math.nan if row["score"] is None else row["score"]}) for row in rows
                 )
     return sides
+
+
+def acts(registry: Registry, report: EvalReport) -> dict[str, dict[str, str]]:
+    """Return what the baseline and the round of a report did, by case and policy, where their evaluator has it.
+
+    It is kept with the looks' scores and nowhere else: policies may repeat a user's words, and `forget` removes looks.
+    """
+    mine = [c for c in registry.candidates.candidates() if c.registered.round == report.round]
+    looked = (c for c in mine if content_id([look.scores_sha256 for look in c.looks]) == report.cases_sha256)
+    candidate = next(looked, None)
+    scores = earlier_scores(registry.folder(report.round), candidate) if candidate is not None else {}
+    found: dict[str, dict[str, str]] = {}
+    for side, policy in (("baseline", report.baseline), ("candidate", report.round)):
+        for score in chain.from_iterable(scores.get(side, {}).values()):
+            if score.did:
+                found.setdefault(score.case_id, {})[the_round(policy)] = score.did
+    return found
 
 
 def lost_looks(folder: Path, candidate: Candidate) -> list[LedgerEntry]:

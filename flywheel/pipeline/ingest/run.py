@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.config import Config, IngestConfig
 from flywheel.errors import ConfigError, IngestError
-from flywheel.extensions import Reader, list_extensions, load_extension
+from flywheel.extensions import Reader, list_extensions, load_extension, load_extensions
 from flywheel.io.bucket_path import source_path
 from flywheel.io.cluster import Cluster
 from flywheel.io.crew import Crew
@@ -54,12 +54,9 @@ def load_readers(config: IngestConfig, project: Path) -> dict[str, Reader]:
         ConfigError: two readers have one name.
     """
     own = own_readers(config, project)
-    if config.format in own:
-        return {config.format: own[config.format]}
-    names = [e.name for e in list_extensions("readers")] if config.format == "auto" else [config.format]
-    return {name: load_extension("readers", name, search=project) for name in names} | (
-        own if config.format == "auto" else {}
-    )
+    if config.format != "auto":
+        return {config.format: own.get(config.format) or load_extension("readers", config.format, search=project)}
+    return load_extensions("readers", [e.name for e in list_extensions("readers")]) | own
 
 
 def own_readers(config: IngestConfig, project: Path) -> dict[str, Reader]:

@@ -83,18 +83,9 @@ def find(ctx: Context, wanted: str) -> Subject:
             )
     if any(case.case_id == wanted for case in read_cases(ctx.project, ctx.config.eval)):
         return Subject("case", wanted)
-    if len(listed := _listed_cases(ctx, wanted)) == 1:
-        return Subject("case", listed[0])
     if ":" in wanted:  # a case as an evaluation lists it: METRIC:CASE
         return find(ctx, wanted.rpartition(":")[2])
     raise UsageError(f"there is no object `{wanted}`", hint=_HINT)
-
-
-def _listed_cases(ctx: Context, wanted: str) -> list[str]:
-    """Return the cases of evaluators' own, as rounds' reports list them, whose id begins so."""
-    reports = filter(None, map(ctx.registry.report, ctx.registry.numbers()))
-    cases = {case for report in reports for case in (*report.titles, *report.acts)}
-    return sorted(case for case in cases if len(wanted) >= LEAST_ID and case.startswith(wanted))
 
 
 def episode_of(ctx: Context, wanted: str) -> str:
@@ -145,6 +136,10 @@ def _matching(ctx: Context, wanted: str, kinds: tuple[str, ...]) -> Iterator[Sub
             yield from (Subject(kind, i) for i in ids.select(pl.col(column).unique().sort()).collect()[column])
         if kind == "task":
             yield from (Subject("task", task) for task in _tasks_named(ctx, wanted))
+        if kind == "case" and len(wanted) >= LEAST_ID:  # an evaluator's own are in no table
+            reports = filter(None, map(ctx.registry.report, ctx.registry.numbers()))
+            listed = {case for report in reports for case in (*report.wins, *report.regressions)}
+            yield from (Subject("case", case) for case in sorted(listed) if case.startswith(wanted))
 
 
 def _tasks_named(ctx: Context, name: str) -> list[str]:

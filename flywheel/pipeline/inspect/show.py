@@ -9,15 +9,16 @@ import polars as pl
 
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.evaluate.looks import acts
 from flywheel.pipeline.inspect.find import TRAINED_KINDS, Subject, find, round_named
 from flywheel.pipeline.inspect.preview import preview
 from flywheel.pipeline.rewards.outcomes import recorded
-from flywheel.present import round_name
 from flywheel.records import TRAINED_TABLES
 from flywheel.results.inspect import ShowAnswer
 from flywheel.stages.evaluate.suites.own_cases import read_cases
 
 _FOLDED = {"observation", "action", "tail", "tools", "prompt", "chosen", "rejected", "completion", "payload", "served"}
+_CASES = {"case", "task"}  # what an evaluation asks
 Record = dict[str, Any]
 
 
@@ -41,7 +42,8 @@ def show(ctx: Context, subject: str) -> ShowAnswer:
         sides, how = preview(ctx, table, record)
         return ShowAnswer(kind=found.kind, record=_plain(record), preview=sides, rendering=how)
     shown = {"episode": _episode, "step": _step, "task": _task, "case": _case, "event": _event}[found.kind]
-    return ShowAnswer(kind=found.kind, record=_plain(shown(ctx, found)))
+    evaluated = _evaluated(ctx, found.id) if found.kind in _CASES else {}
+    return ShowAnswer(kind=found.kind, record=_plain(shown(ctx, found) | evaluated))
 
 
 def _episode(ctx: Context, subject: Subject) -> Record:
@@ -99,7 +101,7 @@ def _attempts(ctx: Context, episodes: pl.LazyFrame) -> list[Record]:
 
 
 def _case(ctx: Context, subject: Subject) -> Record:
-    """Return a case: one of the project's own, or a state with what was done in it; and how rounds did on it."""
+    """Return a case: one of the project's own, or a state with what was done in it."""
     own = [c for c in read_cases(ctx.project, ctx.config.eval) if c.case_id == subject.id]
     record: Record = {"case_id": subject.id}
     if own:
@@ -117,31 +119,24 @@ def _case(ctx: Context, subject: Subject) -> Record:
                 "task_id": actions["task_id"][0],
                 "actions": [_unfold(r) for r in actions.select(columns).to_dicts()],
             }
-    return record | {"rounds": _evaluated(ctx, subject.id)} | _of_reports(ctx, subject.id)
-
-
-def _of_reports(ctx: Context, case: str) -> Record:
-    """Return what a case of an evaluator's own asks, and what the sides of each round that lists it did."""
-    record: Record = {}
-    for report in filter(None, map(ctx.registry.report, ctx.registry.numbers())):
-        if title := report.titles.get(case):
-            record["request"] = title
-        for side, did in zip((report.baseline, str(report.round)), report.acts.get(case, ()), strict=False):
-            record.setdefault("did", {})[round_name(side)] = did
     return record
 
 
-def _evaluated(ctx: Context, case: str) -> dict[str, str]:
-    """Return what each evaluation lists a case as: a win, a regression, failed."""
-    rounds = {}
-    for number in ctx.registry.numbers():
-        report = ctx.registry.report(number)
-        failed = [one for cases in report.failed.values() for one in cases] if report is not None else []
-        lists = {"win": report.wins, "regression": report.regressions, "failed": failed} if report is not None else {}
+def _evaluated(ctx: Context, case: str) -> Record:
+    """Return what each round's evaluation lists a case as (a win, a regression, failed), and what both sides did."""
+    record: Record = {"rounds": {}}
+    for report in filter(None, map(ctx.registry.report, ctx.registry.numbers())):
+        failed = [one for cases in report.failed.values() for one in cases]
+        lists = {"win": report.wins, "regression": report.regressions, "failed": failed}
         kinds = [name for name, cases in lists.items() if any(case in {c, c.rpartition(":")[2]} for c in cases)]
-        if kinds:
-            rounds[str(number)] = ", ".join(kinds)
-    return rounds
+        if not kinds:
+            continue
+        record["rounds"][str(report.round)] = ", ".join(kinds)
+        if title := report.titles.get(case):
+            record["request"] = title
+        if did := acts(ctx.registry, report).get(case):
+            record["did"] = record.get("did", {}) | {str(report.round): did}
+    return record
 
 
 def _event(ctx: Context, subject: Subject) -> Record:

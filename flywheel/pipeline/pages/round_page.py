@@ -13,9 +13,9 @@ from flywheel.io import files
 from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.evaluate.looks import acts
 from flywheel.pipeline.inspect.report import requests
 from flywheel.pipeline.pages.views import Shower
-from flywheel.present import the_round
 from flywheel.records import EvalReport, MetricRow
 from flywheel.registry.round_files import training_metrics
 from flywheel.report import SCORE_EDGES, Agreement, CaseRow, Histogram, PastRound, ReportData, SignalRow, build_report
@@ -131,8 +131,7 @@ class Cases:
         self._ctx = ctx
         self.linked: list[str] = []
         self._titles = report.titles if report is not None else {}
-        self._acts = report.acts if report is not None else {}
-        self._sides = (the_round(report.baseline), the_round(report.round)) if report is not None else ()
+        self._acts = acts(ctx.registry, report) if report is not None else {}
         self._by_key: dict[str, list[str]] = {}
         if report is None:
             return
@@ -155,8 +154,7 @@ class Cases:
         for case, episodes in behind.items():
             self.linked += [e for e in episodes if e not in self.linked]
             request = asked.get(episodes[0], "") if episodes else self._titles.get(case, "")
-            acts = dict(zip(self._sides, self._acts.get(case, ()), strict=False))
-            rows.append(CaseRow(case_id=case, episodes=episodes, request=request, acts=acts))
+            rows.append(CaseRow(case, episodes, request, self._acts.get(case, {})))
         return rows
 
 

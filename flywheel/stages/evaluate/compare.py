@@ -31,7 +31,6 @@ class Comparison(NamedTuple):
     wins: list[str]
     regressions: list[str]
     titles: dict[str, str]
-    acts: dict[str, list[str]]
     measures: list[MeasureRow]
 
 
@@ -89,11 +88,6 @@ def compare(  # noqa: PLR0913 - two sides, and how they are compared
         wins=[p.candidate.case_id for p in binary if p.difference > 0],
         regressions=[p.candidate.case_id for p in binary if p.difference < 0],
         titles={p.candidate.case_id: p.candidate.title for p in binary if p.difference and p.candidate.title},
-        acts={
-            p.candidate.case_id: [p.baseline.did, p.candidate.did]
-            for p in binary
-            if p.difference and (p.baseline.did or p.candidate.did)
-        },
         measures=measures,
     )
 
@@ -229,7 +223,6 @@ def build_report(  # noqa: PLR0913 - one keyword for each thing that identifies 
         wins=parts[suites[0]].wins if suites else [],
         regressions=parts[suites[0]].regressions if suites else [],
         titles=parts[suites[0]].titles if suites else {},
-        acts=parts[suites[0]].acts if suites else {},
         seed=seed,
     )
 

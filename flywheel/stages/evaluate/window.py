@@ -1,9 +1,8 @@
-"""Which cases fit into a model's window, none being ever cut; what answers show, and what they cost in tokens."""
+"""Which cases fit into a model's window, none being ever cut; and what answers cost in tokens."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from flywheel.extensions import CaseScore, Generation, Policy
@@ -59,23 +58,6 @@ def fits(policy: Policy, asks: Sequence[Ask], room: int) -> list[bool]:
 def no_log_probs(policy: Policy) -> str:
     """Return why a policy gives no log-probabilities of what it is shown; '' where it does."""
     return str(getattr(policy, "no_log_probs", ""))
-
-
-def acts_of(messages: Sequence[Mapping[str, Any]]) -> str:
-    """Return what an assistant did in a talk, for people: its words and its calls, in their order, without results."""
-    acts = [message for message in messages if message["role"] == "assistant"]
-    parts = [
-        part
-        for act in acts
-        for part in (str(act.get("content") or "").strip(), *map(_shown_call, act.get("tool_calls") or []))
-    ]
-    return "\n".join(filter(None, parts))
-
-
-def _shown_call(call: Mapping[str, Any]) -> str:
-    arguments = call.get("arguments")
-    shown = json.dumps(arguments, ensure_ascii=False) if arguments is not None else "arguments that do not parse"
-    return f"{call.get('name')}({shown})"
 
 
 def written_tokens(case_id: str, task_id: str, answer: Generation | None) -> list[CaseScore]:

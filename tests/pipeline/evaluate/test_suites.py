@@ -167,22 +167,32 @@ def judge(policy, holdout, cfg):
 """
 
 
-def test_a_rounds_page_and_show_tell_what_both_sides_did_in_a_case(trained: Path, tmp_path: Path) -> None:
-    """Redacted, for a policy may repeat what a tool has shown it; and escaped."""
+def test_a_rounds_page_and_show_tell_what_both_sides_did_until_somebody_is_forgotten(
+    trained: Path, tmp_path: Path
+) -> None:
+    """Redacted and escaped, for a policy may repeat what a user or a tool has shown it; gone with the looks."""
     folder = tmp_path / "copy"
     shutil.copytree(trained, folder)
     (folder / "tells.py").write_text(TELLS)
     project = Project(folder)
     report = project.evaluate(1, suites=["tells:judge"]).report
 
-    base, ours = report.acts["case0000"]
-    assert "shop.example" not in report.model_dump_json()
-    assert (base.endswith("<b>base model</b>"), ours.endswith("<b>round 1</b>")) == (True, True)
-    page = (folder / "rounds" / "0001" / "report.html").read_text()
-    case = page.partition("case <code>case0000")[2].partition("</li>")[0]
+    did = project.show("case0000").record["did"]["1"]
+    assert list(did) == ["the base model", "round 1"]
+    assert [words.partition(" <b>")[2] for words in did.values()] == ["base model</b>", "round 1</b>"]
+    page = folder / "rounds" / "0001" / "report.html"
+    case = page.read_text().partition("case <code>case0000")[2].partition("</li>")[0]
     assert "<h4>the base model</h4>" in case
     assert "&lt;b&gt;round 1&lt;/b&gt;" in case
-    assert project.show("case0000").record["did"] == {"base model": base, "round 1": ours}
+    written = [path for path in folder.rglob("*") if path.is_file() and path.name != "tells.py"]
+    assert [path for path in written if b"ann.lee@shop" in path.read_bytes()] == []
+    assert b"mail(" in b"".join(path.read_bytes() for path in written)
+
+    user = project.query("SELECT min(user) AS name FROM events").to_pylist()[0]["name"]
+    Project(folder).forget(user)
+    left = [path for path in folder.rglob("*") if path.is_file() and path.name != "tells.py"]
+    assert [path for path in left if b"mail(" in path.read_bytes()] == []
+    assert report.wins == ["case0000", "case0001"]
 
 
 CAPPED = """

@@ -10,7 +10,6 @@ import pytest
 from flywheel.errors import EvalError
 from flywheel.extensions import CaseScore
 from flywheel.stages.evaluate.compare import build_report, compare
-from flywheel.stages.evaluate.window import acts_of
 from flywheel.stats.paired import mcnemar_better
 from flywheel.stats.tango import tango_interval
 from hypothesis import given
@@ -110,23 +109,6 @@ def test_what_cases_ask_is_kept_where_one_side_was_better() -> None:
     assert found.titles == {"c000": "How many are left?"}
 
 
-def test_what_both_sides_did_is_kept_where_one_side_was_better() -> None:
-    found = compare(scores([1.0, 1.0], did="ours"), scores([0.0, 1.0], did="theirs"), suite="s")
-
-    assert found.acts == {"c000": ["theirs", "ours"]}
-
-
-def test_acts_are_an_assistants_words_and_calls_without_results() -> None:
-    talk: list[dict[str, Any]] = [
-        {"role": "user", "content": "How many?"},
-        {"role": "assistant", "content": "I look.", "tool_calls": [{"name": "find", "arguments": {"n": "é"}}]},
-        {"role": "tool", "content": "private"},
-        {"role": "assistant", "content": None, "tool_calls": [{"name": "tell", "arguments": None}]},
-        {"role": "assistant", "content": " Four. "},
-    ]
-    assert acts_of(talk).splitlines() == ["I look.", 'find({"n": "é"})', "tell(arguments that do not parse)", "Four."]
-
-
 def test_slices_of_the_headline_metric_with_five_cases_or_more() -> None:
     slices = ["a"] * 6 + ["b"] * 4
     candidate = scores([1.0] * 10, slices=slices) + scores([1.0] * 10, slices=slices, metric="side", primary=False)
@@ -173,7 +155,7 @@ def test_reasons_are_counted() -> None:
 
 
 def test_nothing_to_compare() -> None:
-    assert compare([], [], suite="s") == ([], {"s: offered": 0, "s: scored": 0}, [], [], {}, {}, [])
+    assert compare([], [], suite="s") == ([], {"s: offered": 0, "s: scored": 0}, [], [], {}, [])
 
     nothing = compare(scores([math.nan]), scores([math.nan]), suite="s")
     assert (head(nothing.metrics).n, head(nothing.metrics).delta) == (0, None)

@@ -15,11 +15,12 @@ import polars as pl
 
 from flywheel.config import EvalConfig
 from flywheel.extensions import CaseScore, Generation, Holdout, Policy
+from flywheel.messages import acts_of
 from flywheel.records import Split
 from flywheel.stages.common.canonical import action_key, call_key
 from flywheel.stages.evaluate.cases import StateCase, capped, state_cases
 from flywheel.stages.evaluate.checks.calls import same_calls
-from flywheel.stages.evaluate.window import TOO_LONG, Ask, acts_of, fits, no_log_probs, written_tokens
+from flywheel.stages.evaluate.window import TOO_LONG, Ask, fits, no_log_probs, written_tokens
 
 LIKE_LENGTH = 0.1
 

@@ -19,12 +19,13 @@ from flywheel.errors import EvalError
 from flywheel.extensions import CaseScore, Generation, Holdout, Policy, list_extensions
 from flywheel.io import safe_path
 from flywheel.io.user_files import matching_files, read_records
+from flywheel.messages import acts_of
 from flywheel.records import EvalCase, content_id
 from flywheel.records.cases import SqlCheck
 from flywheel.stages.evaluate.checks.run import Passes, Where, prepare
 from flywheel.stages.evaluate.checks.schema import BadCheckError
 from flywheel.stages.evaluate.checks.sql import data_files
-from flywheel.stages.evaluate.window import TOO_LONG, Ask, acts_of, fits, written_tokens
+from flywheel.stages.evaluate.window import TOO_LONG, Ask, fits, written_tokens
 
 LEAST_WORDS = 4  # "yes, please" is in many conversations
 
