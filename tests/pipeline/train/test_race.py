@@ -17,7 +17,7 @@ from flywheel.extensions import CaseScore
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.train.plan import make_plan
-from flywheel.pipeline.train.race.development import LEAST_TASKS, development_tasks, find_development
+from flywheel.pipeline.train.race.development import LEAST_TASKS, development_tasks, find_development, stored
 from flywheel.pipeline.train.race.run import WORK, Racing
 from flywheel.pipeline.train.run import train_round
 from flywheel.project import Project
@@ -355,3 +355,9 @@ def test_expert_iteration_trains_on_the_start_policys_own_successes(raced: Path)
     assert {policy[name] for name in ids} == {"round 1"}
     counts = planned.plan.counts
     assert counts["considered"] == counts["kept"] + sum(n for k, n in counts.items() if k.startswith("dropped: "))
+
+
+def test_a_race_remembers_no_words_of_a_policy() -> None:
+    score = CaseScore("c1", "t1", "good", 1.0, primary=True, slices={"kind": "a"}, did="mail Ann")
+    (row,) = stored({"c1": score})
+    assert CaseScore(**row) == replace(score, slices={}, did="")

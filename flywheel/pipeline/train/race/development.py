@@ -203,5 +203,5 @@ class _Silent:
 
 
 def stored(scores: dict[str, CaseScore]) -> list[dict[str, Any]]:
-    """Return scores as they are remembered, without slices."""
-    return [{**asdict(score), "slices": {}} for _, score in sorted(scores.items())]
+    """Return scores as they are remembered, without slices and what policies wrote, which may be a user's words."""
+    return [{**asdict(score), "slices": {}, "did": ""} for _, score in sorted(scores.items())]
