@@ -120,3 +120,5 @@ def test_canonical_json_is_what_the_standard_library_writes(value: Any) -> None:
     assert canonical_json(value) == written
     assert content_id(value) == hashlib.sha256(f"[{written}]".encode("utf-8", "surrogatepass")).hexdigest()[:32]
     assert as_canonical(json.dumps(value), lambda same: same) == written
+    assert as_canonical(json.dumps([value]), lambda same: same[0]) == written
+    assert as_canonical(canonical_json([value]), lambda same: same[0]) == written

@@ -65,8 +65,8 @@ def quiet() -> None:
     """Keep the libraries' progress bars, advice and deprecations off the terminal: none is for flywheel's users."""
     import warnings
 
-    for loading in _LOADING:
-        logging.getLogger(loading).setLevel(logging.ERROR)
+    for name in _LOADING:
+        logging.getLogger(name).setLevel(logging.ERROR)
     from transformers.utils import logging as of_transformers
 
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"(peft|transformers)\.")

@@ -44,12 +44,16 @@ def _fast(value: object) -> bytes | None:
 
 def has_no_floats(value: object) -> bool:
     """Whether a value is made of objects, lists, texts, integers, booleans and nulls alone."""
-    kind = type(value)
-    if kind in _SAME_IN_BOTH:
-        return True
-    if kind is dict:
-        return all(map(has_no_floats, cast("dict[str, object]", value).values()))
-    return (kind is list or kind is tuple) and all(map(has_no_floats, cast("list[object]", value)))
+    found = [value]
+    for inner in found:  # what is appended meanwhile is walked too
+        kind = type(inner)
+        if kind is dict:
+            found.extend(cast("dict[str, object]", inner).values())
+        elif kind is list or kind is tuple:
+            found.extend(cast("list[object]", inner))
+        elif kind not in _SAME_IN_BOTH:
+            return False
+    return True
 
 
 def content_id(*parts: object) -> str:

@@ -17,12 +17,14 @@ from typing import Any
 import polars as pl
 
 from flywheel.config import PairsConfig
+from flywheel.stages.common.canonical import parse
 from flywheel.stages.datasets.context import StepContext
 from flywheel.stages.datasets.pairs.across import known_actions
 from flywheel.stages.datasets.pairs.anchors import is_failed
 from flywheel.stages.datasets.pairs.limits import signature
 from flywheel.stages.datasets.pairs.support import Votes
 
+_BY_TOOL = '"role":"tool"'  # as canonical JSON writes it; inside a text the quotes are escaped
 MIN_RESULTS, FRAMED, FRAME_WORDS = 6, 0.8, 4  # results, and the share of them, that have a line of so many words
 Pair = dict[str, Any]
 StepKey = tuple[str, int]
@@ -121,7 +123,8 @@ class Facts:
         ends = self.asked.group_by("episode_id").agg(pl.col("index").max()).join(self.episodes, on="episode_id")
         results: dict[str, list[tuple[int, str]]] = {}
         for episode, index, text in [*seen, *ends.select("episode_id", "index", "tail").iter_rows()]:
-            replies = "\n".join(str(m.get("content") or "") for m in json.loads(text) if m["role"] == "tool")
+            told = parse(text, exact=False) if _BY_TOOL in text else []
+            replies = "\n".join(str(m.get("content") or "") for m in told if m["role"] == "tool")
             results.setdefault(episode, []).append((index, replies))
         tasks = dict(self.asked.select("episode_id", "task_id").iter_rows())
         return without_frames(results, tasks)
@@ -191,7 +194,7 @@ def message_of(pair: Pair, side: str) -> dict[str, Any]:
     return _last(pair[side])
 
 
-@lru_cache(maxsize=16)  # one filter after the other reads both sides; none changes them
+@lru_cache(maxsize=256)  # filters read both sides, and an action is in several pairs of a state; none changes it
 def _last(messages: str) -> dict[str, Any]:
     message: dict[str, Any] = json.loads(messages)[-1]
     return message

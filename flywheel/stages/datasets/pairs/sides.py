@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import polars as pl
 
 from flywheel.contracts import frame_of, polars_schema
 from flywheel.errors import ExtensionError
-from flywheel.records import PreferencePair, Split, canonical_json, content_id
+from flywheel.records import PreferencePair, Split, content_id
+from flywheel.stages.common.canonical import as_canonical
 from flywheel.stages.datasets.context import StepContext, call_id, contexts
 
 
@@ -36,19 +38,29 @@ def sure(p_success: float | None, most: float) -> tuple[float, float]:
 def sides(chosen: StepContext, rejected: StepContext, *, at_chosen: bool) -> dict[str, str]:
     """Return prompt, chosen and rejected, both at the state of one of them, whose calls they are numbered on from."""
     here = chosen if at_chosen else rejected
-    actions = {"chosen": json.loads(chosen.completion)[0], "rejected": json.loads(rejected.completion)[0]}
-    thoughts = at_chosen and all(action.get("reasoning") for action in actions.values())
+    thoughts = at_chosen and _thinks(chosen.completion) and _thinks(rejected.completion)
     kept = ("content", "reasoning", "tool_calls") if thoughts else ("content", "tool_calls")
-    return {"prompt": here.prompt, **{name: _numbered(a, kept, here.n_calls) for name, a in actions.items()}}
+    chosen_, rejected_ = (_numbered(side.completion, kept, here.n_calls) for side in (chosen, rejected))
+    return {"prompt": here.prompt, "chosen": chosen_, "rejected": rejected_}
 
 
-def _numbered(message: dict[str, Any], kept: tuple[str, ...], first_call: int) -> str:
+def _thinks(completion: str) -> bool:
+    """Whether an action has a thought that was logged apart."""
+    return '"reasoning"' in completion and bool(json.loads(completion)[0].get("reasoning"))
+
+
+@lru_cache(maxsize=256)  # an action of a state is compared with several others
+def _numbered(completion: str, kept: tuple[str, ...], first_call: int) -> str:
     """Return the kept fields of an action, word for word, with its calls numbered from `first_call`."""
-    action = {"role": "assistant"} | {k: message[k] for k in kept if message.get(k) is not None}
-    if calls := action.get("tool_calls"):
-        numbered = ({**call, "id": call_id(first_call + n)} if call.get("id") else call for n, call in enumerate(calls))
-        action["tool_calls"] = list(numbered)
-    return canonical_json([action])
+
+    def numbered(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        action = {"role": "assistant"} | {k: messages[0][k] for k in kept if messages[0].get(k) is not None}
+        for n, call in enumerate(action.get("tool_calls") or []):
+            if call.get("id"):
+                call["id"] = call_id(first_call + n)
+        return [action]
+
+    return as_canonical(completion, numbered)
 
 
 def finish(rows: list[dict[str, Any]], episodes: pl.DataFrame) -> pl.DataFrame:

@@ -31,10 +31,7 @@ def near_identical(pair: Pair, facts: Facts) -> bool:
     del facts
     chosen, rejected = (message_of(pair, side) for side in ("chosen", "rejected"))
     if calls_of(chosen) and calls_of(rejected):
-        ours, theirs = named_tokens(chosen), named_tokens(rejected)
-        nothing_named = ours <= theirs or theirs <= ours or pair["builder"] == CHEAPER
-        same_words = not _searches(chosen) or _same_words(*(_asked_for(message) for message in (chosen, rejected)))
-        return _beyond_words(chosen) == _beyond_words(rejected) and nothing_named and same_words
+        return _beyond_words(pair["chosen"]) == _beyond_words(pair["rejected"]) and _asks_the_same(pair)
     if calls_of(chosen) or calls_of(rejected):
         return False
     texts = [str(message.get("content") or "") for message in (chosen, rejected)]
@@ -45,6 +42,14 @@ def near_identical(pair: Pair, facts: Facts) -> bool:
     return bool(told[0]) and told[0] == told[1]
 
 
+def _asks_the_same(pair: Pair) -> bool:
+    """Whether calls that differ in prose only name nothing beyond each other, and search for the same words."""
+    chosen, rejected = (message_of(pair, side) for side in ("chosen", "rejected"))
+    ours, theirs = named_tokens(chosen), named_tokens(rejected)
+    nothing_named = ours <= theirs or theirs <= ours or pair["builder"] == CHEAPER
+    return nothing_named and (not _searches(chosen) or _same_words(_asked_for(chosen), _asked_for(rejected)))
+
+
 @lru_cache(maxsize=64)
 def _asked(prompt: str) -> frozenset[str]:
     """Return what users named: an answer that repeats it adds nothing by that."""
@@ -52,8 +57,10 @@ def _asked(prompt: str) -> frozenset[str]:
     return frozenset[str]().union(*(named_tokens({"content": str(m.get("content") or "")}) for m in people))
 
 
-def _beyond_words(message: dict[str, Any]) -> str:
-    """Return a message's calls without the prose in them, those of searches without any text."""
+@lru_cache(maxsize=256)  # an action is in several pairs of a state
+def _beyond_words(messages: str) -> str:
+    """Return an action's calls without the prose in them, those of searches without any text."""
+    message = json.loads(messages)[-1]
     searches = _searches(message)
 
     def strip(value: Any) -> Any:
