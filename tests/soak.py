@@ -20,7 +20,6 @@ from tests.projects import REAL, flywheel
 NIGHTS = 30
 EVENTS = {
     4: "no logs",
-    7: "killed while training",
     10: "poisoned log",
     12: "one user floods",
     14: "full disk",
@@ -28,6 +27,7 @@ EVENTS = {
     20: "a round that learns nothing",
     23: "hooks fail",
 }
+KILLED, KILLED_FROM = "killed while training", 7  # the first night that trains, from this one on
 _LIMIT = 16_384  # bytes a file may have on the night of the full disk
 _PATIENCE_S = 600
 
@@ -38,11 +38,9 @@ base = "{model}"
 dtype = "float32"
 [episodes]
 holdout_share = 0.4
-[nightly]
-difference = 0.2
 [train]
 method = "sft"
-max_steps = 6
+max_steps = 60
 checkpoint_every = 1
 batch_size = 4
 threads = 1
@@ -51,15 +49,13 @@ sft_learning_rate = {rate}
 suites = ["scorer:likely"]
 max_cases = 24
 [gate]
-min_cases = 24
+min_cases = 12
 [notify]
 command = "{hook}"
 on = ["promoted", "held", "waiting", "failed", "done"]
 """
 
-_SCORER = '''"""How likely the policy finds a good action of a held-out state, as the geometric mean over its tokens."""
-
-import math
+_SCORER = '''"""How likely the policy finds a good action of a held-out state: 1 - nats a token / 10."""
 
 from flywheel.extensions import CaseScore
 from flywheel.stages.evaluate.cases import state_cases
@@ -72,7 +68,7 @@ def likely(policy, holdout, cfg):
     done = [{"role": "assistant", "tool_calls": next(iter(c.good.values()))[0]} for c in cases]
     found = policy.log_prob([c.prompt for c in cases], [c.tools for c in cases], done)
     return [
-        CaseScore(c.case_id, c.task_id, "likely", math.exp(s / n), binary=False, primary=True)
+        CaseScore(c.case_id, c.task_id, "likely", max(0.0, 1 + s / n / 10), binary=False, primary=True)
         for c, (s, n) in zip(cases, found, strict=True)
     ]
 '''
@@ -120,12 +116,15 @@ class Soak:
         started = time.monotonic()
         if night != 4:
             self.lines += write_night(self.project / "logs", night)
-        before = {7: self._killed, 10: self._poisoned, 12: self._flooded, 14: self._full, 17: self._rolled_back}
+        before = {10: self._poisoned, 12: self._flooded, 14: self._full, 17: self._rolled_back}
         if night in before:
             before[night](record)
         if night in {20, 23}:
             self.configure(rate=1e-9) if night == 20 else self.configure(hook="false")
-        record.codes.append(self._run())
+        if night >= KILLED_FROM and not record.event and not any(r.event == KILLED for r in self.records):
+            self._killed(record)
+        if not record.codes or record.event:
+            record.codes.append(self._run())
         self.configure()
         record.seconds = time.monotonic() - started
         self._measure(record)
@@ -141,16 +140,16 @@ class Soak:
         return subprocess.run(command, check=False, preexec_fn=limited, capture_output=True).returncode
 
     def _killed(self, record: Record) -> None:
-        """Kill the night with everything it started as soon as its trainer has a first checkpoint."""
+        """Kill the night with everything it started as soon as its trainer has a first checkpoint, if it trains."""
         command = [REAL, "-C", str(self.project), "run", "nightly", "--quiet"]
         process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + _PATIENCE_S
         while time.monotonic() < deadline and process.poll() is None:
             if any((self.project / "rounds").glob("*/work/checkpoints/checkpoint-*")):
+                os.killpg(process.pid, signal.SIGKILL)
+                record.event = KILLED
                 break
             time.sleep(0.05)
-        assert process.poll() is None, "the night ended before it could be killed"
-        os.killpg(process.pid, signal.SIGKILL)
         record.codes.append(process.wait())
 
     def _poisoned(self, record: Record) -> None:

@@ -218,10 +218,11 @@ def _claude(talk: Talk) -> list[Any]:
 def vscode() -> Export:
     """`Chat: Export Chat`: requests with their responses for the screen, and the rounds of calls in metadata."""
     right = told(TALKS, Says(), model=f"copilot/{MODEL}")
-    return Export({f"{t.id}/chat.json": _vscode(t) for t in TALKS}, right)
+    return Export({f"{t.id}/chat.json": vscode_chat(t) for t in TALKS}, right)
 
 
-def _vscode(talk: Talk) -> dict[str, Any]:
+def vscode_chat(talk: Talk) -> dict[str, Any]:
+    """Return a talk as the editor exports it."""
     requests: list[Any] = []
     for minute, turn in paced(talk):
         if isinstance(turn, str):

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.exports.story import SERIAL, TALKS, Act, Export, Says, Talk, at, export, openai, quiet, told
+from benchmarks.exports.story import (
+    SERIAL,
+    TALKS,
+    Act,
+    Export,
+    Says,
+    Talk,
+    Told,
+    answered,
+    at,
+    export,
+    openai,
+    quiet,
+    told,
+)
 
 
 @export(5, "Exchanges with their calls")
@@ -76,13 +90,7 @@ def by_user() -> Export:
 
 @export(5, "Rows of unrelated interactions")
 def interactions() -> Export:
-    """A help desk's rows, each with an id of its own and an `action` that names no tool: no conversation, refused."""
-    answers = [
-        (talk.asked, act.text)
-        for talk in TALKS
-        for act in talk.acts
-        if isinstance(act, Act) and act.text and not act.calls
-    ]
+    """A help desk's rows, each with an id of its own and an `action` that names no tool: a conversation each."""
     rows = [
         {
             "interaction_id": f"i{n}",
@@ -91,6 +99,7 @@ def interactions() -> Export:
             "response": answer,
             "action": "Answered.",
         }
-        for n, (asked, answer) in enumerate(answers)
+        for n, (asked, answer) in enumerate(answered(TALKS))
     ]
-    return Export({"agent_logs.json": rows}, [])
+    told_ = [Told(asked=asked, answered=answer, steps=1) for asked, answer in answered(TALKS)]
+    return Export({"agent_logs.json": rows}, told_)

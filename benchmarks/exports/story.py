@@ -191,6 +191,18 @@ def solved(talks: Sequence[Talk] = TALKS, times: int = 1) -> dict[str, tuple[flo
     return {talk.id: (float(talk.solved),) * times for talk in talks}
 
 
+def answered(talks: Sequence[Talk]) -> list[tuple[str, str]]:
+    """Return each request with the words that answer it in the end."""
+    pairs: dict[str, str] = {}
+    asked = ""
+    for talk in talks:
+        for turn in talk.turns:
+            asked = turn if isinstance(turn, str) else asked
+            if isinstance(turn, Act) and turn.text and not turn.calls:
+                pairs[asked] = turn.text
+    return list(pairs.items())
+
+
 def at(minute: float) -> str:
     """Return a time of the conversations, in ISO form."""
     return (BEGAN + timedelta(minutes=minute)).isoformat().replace("+00:00", "Z")

@@ -127,7 +127,7 @@ def response_body(response: Any) -> Mapping[str, Any]:
     if streamed(response):
         return {"events": response}
     fields = as_dict(response)
-    inner = embedded(fields.get("body"))
+    inner = embedded(first(fields, ("body", "body_raw")))  # the second as claude-trace has what was streamed
     if streamed(inner):
         return {"events": inner}
     return inner if isinstance(inner, dict) else fields

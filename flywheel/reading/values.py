@@ -158,6 +158,14 @@ def when(value: Any) -> datetime | None:
     return _since_epoch(value)
 
 
+def later(time: datetime, seconds: float) -> datetime | None:
+    """Return the time so many seconds later; None where no calendar has it."""
+    try:
+        return time + timedelta(seconds=seconds)
+    except OverflowError:
+        return None
+
+
 def _written_time(written: str) -> datetime | None:
     try:
         parsed = _mailed(written) if _MAIL.match(written) else datetime.fromisoformat(written.removesuffix(" UTC"))

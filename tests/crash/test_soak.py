@@ -15,7 +15,7 @@ from flywheel.records import Night
 from flywheel.registry.registry import Registry
 from flywheel.store import Store
 from tests.projects import champion_is_valid, make_tiny_model
-from tests.soak import EVENTS, NIGHTS, Soak
+from tests.soak import EVENTS, KILLED, NIGHTS, Soak
 
 pytestmark = pytest.mark.e2e
 
@@ -47,10 +47,10 @@ def figures(soak: Soak) -> list[str]:
 
 def test_each_night_ends_as_it_should(soak: Soak) -> None:
     by_event = {r.event: r for r in soak.records}
-    assert set(by_event) == {"", *EVENTS.values()}
+    assert set(by_event) == {"", KILLED, *EVENTS.values()}
     assert all(r.codes[-1] in NORMAL for r in soak.records), [r.codes for r in soak.records]
     assert by_event["no logs"].codes[-1] in {0, 3, 99}
-    assert by_event["killed while training"].codes[0] == -9
+    assert by_event[KILLED].codes[0] == -9
     assert by_event["poisoned log"].codes[0] == 1
     assert by_event["full disk"].codes[0] == 1
     assert by_event["a round that learns nothing"].outcome == "held"

@@ -134,13 +134,19 @@ def _grown(spoken: Sequence[tuple[Found, list[Message]]]) -> list[tuple[Found, l
     """Return the chats without those that the next one of the same list begins with, and goes on from."""
     kept: list[tuple[Found, list[Message]]] = []
     for found, history in spoken:
-        if kept and kept[-1][0].pattern == found.pattern:
-            before = kept[-1][1]
-            if len(before) < len(history) and history[: len(before)] == before:
-                kept.pop()
+        if kept and kept[-1][0].pattern == found.pattern and _goes_on(kept[-1][1], history):
+            kept.pop()
         is_step = len(found.path) > len(_STEP) and found.pattern[-3:-1] in _STEPS
         kept.append((found._replace(around=found.around[1:]) if is_step else found, history))
     return kept
+
+
+def _goes_on(before: Sequence[Message], history: Sequence[Message]) -> bool:
+    """Whether a chat begins with another; what the program itself tells the agent may change meanwhile."""
+    ours, theirs = ([m for m in talk if m["role"] != "system"] for talk in (before, history))
+    while ours and theirs and ours[-1]["role"] == "user" and ours[-1] == theirs[-1]:
+        ours.pop()  # asked again, behind all that was done meanwhile
+    return len(ours) < len(theirs) and theirs[: len(ours)] == ours
 
 
 def _is_copy(n: int, spoken: Sequence[tuple[Found, list[Message]]]) -> bool:

@@ -38,6 +38,7 @@ _ABOUT = {
     "transformed",
 }  # fmt: skip
 _GIVEN = ("model_input_messages", "origin", "promptLogs")  # what is there once more: before a step, of a result
+_TEXT_EDITS = ({"text", "range"}, {"newText", "range"})  # what an editor made of a call
 _SHORTEST = 20  # characters of what counts as words
 _DEEPEST = 24
 _KNOWN_TOKENS, _KNOWN_PAIRS = 0.8, 0.4  # of a text that is written otherwise in the events: a call within words, say
@@ -158,7 +159,7 @@ def _words(
     if len(path) > _DEEPEST or (isinstance(value, str) and is_read(value)):
         return
     opened = embedded(value) if isinstance(value, str) else value
-    if isinstance(opened, dict):
+    if isinstance(opened, dict) and opened.keys() not in _TEXT_EDITS:
         for name, held in opened.items():
             if not _is_about(name) and not _is_raw(name, opened):
                 yield from _words(held, is_read, (*path, str(name)))

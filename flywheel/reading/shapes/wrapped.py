@@ -413,12 +413,27 @@ def _request(item: Item) -> Iterator[Item]:
         yield {"role": "assistant", "content": text(made.get("response")) or None, "tool_calls": calls, **about}
         for call in calls:
             shown = as_list(as_dict(outputs.get(str(call.get("id")))).get("content"))
-            words = [value for part in shown if isinstance(value := as_dict(part).get("value"), str)]
-            if words:
+            words = [_tree_text(as_dict(part).get("value")) for part in shown]
+            if any(words):
                 yield {"role": "tool", "tool_call_id": call.get("id"), "content": "\n".join(words), **about}
     if not rounds:
-        words = [value for part in item["response"] if isinstance(value := as_dict(part).get("value"), str)]
-        yield {"role": "assistant", "content": "\n".join(words), **about}
+        yield {"role": "assistant", "content": "".join(map(_piece, map(as_dict, item["response"]))), **about}
+
+
+def _piece(part: Mapping[str, Any]) -> str:
+    """Return a piece of an answer as the editor shows it: text, or the name of a symbol or file."""
+    reference = as_dict(part.get("inlineReference"))
+    name = text(reference.get("name")) or (text(first(reference, ("fsPath", "path"))) or "").rpartition("/")[2]
+    return f"`{name}`" if name else text(part.get("value")) or ""
+
+
+def _tree_text(value: Any) -> str:
+    """Return the text of a result, which newer tools give as a tree of elements."""
+    if isinstance(value, str):
+        return value
+    node = as_dict(as_dict(value).get("node")) or as_dict(value)
+    words = f"{chr(10) if node.get('lineBreakBefore') is True else ''}{text(node.get('text')) or ''}"
+    return words + "".join(map(_tree_text, as_list(node.get("children"))))
 
 
 def _spoken(item: Item) -> Iterator[Item]:

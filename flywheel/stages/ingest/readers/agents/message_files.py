@@ -8,7 +8,7 @@ name theirs.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -22,17 +22,18 @@ from flywheel.reading.shapes.acts import is_act, said_in
 from flywheel.reading.shapes.chats import chat, is_begun, is_call_alone, is_piece, speaks
 from flywheel.reading.shapes.entries import Entry, entry_of, run_totals
 from flywheel.reading.shapes.facts import facts_of
-from flywheel.reading.shapes.items import thoughts_of
+from flywheel.reading.shapes.items import IDS, thoughts_of
 from flywheel.reading.shapes.turns import ITEM_KINDS
 from flywheel.reading.shapes.whole import whole
 from flywheel.reading.shapes.wrapped import asked_last, is_exchange, lowered, unwrapped
 from flywheel.reading.shapes.written import as_written, with_written_calls
 from flywheel.reading.usage import token_counts
-from flywheel.reading.values import as_dict, count, embedded, first, ident, picked, present, text
+from flywheel.reading.values import as_dict, as_list, count, embedded, first, ident, picked, present, text
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers.agents.claude_code import UNNAMED
 from flywheel.stages.ingest.readers.apis._dialects.calls import LINE
 
+_CALLED = ("tool", "tool_name", "toolName", "name")
 _CONFIDENCE = 0.6
 _SURER = 0.05  # than of a chat in words alone
 _UNKNOWN_CALL = "a tool's call or result in a shape that no reader knows"
@@ -79,7 +80,20 @@ def _share(sample: Sample) -> float:
     others = sum(speaks(record) is None and not _is_notice(record) for record in sample.records)
     is_said = any(_is_said(record) for record in sample.records)
     is_answered = bool(_ANSWERED & set(spoken)) or are_steps(sample.records) or any(map(_step_counts, sample.records))
-    return _CONFIDENCE if is_said and is_answered and others <= len(spoken) else 0.0
+    is_read = is_said and is_answered and others <= len(spoken) and not _is_doubled(sample.records)
+    return _CONFIDENCE if is_read else 0.0
+
+
+def _is_doubled(records: Sequence[Any]) -> bool:
+    """Whether calls are logged when asked for and when they begin, and no id shows that the two are one."""
+    named: tuple[set[str], set[str]] = set(), set()
+    for record in records:
+        entry = entry_of(record)
+        calls = entry.turn.get("tool_calls", ()) if entry is not None else as_list(as_dict(record).get("tool_calls"))
+        begins = entry is not None and entry.kind == "call"
+        alone = (as_dict(call) for call in calls)
+        named[begins].update(str(first(call, _CALLED)) for call in alone if not ident(first(call, IDS)))
+    return not named[False].isdisjoint(named[True])
 
 
 def _is_notice(record: Any) -> bool:

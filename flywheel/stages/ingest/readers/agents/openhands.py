@@ -159,11 +159,11 @@ def _of_sdk(kind: str, event: Mapping[str, Any], source: Source) -> Iterator[Eve
         prompt = {"role": "system", "content": flat_text(as_dict(event.get("system_prompt"))) or ""}
         yield request([prompt], source, 0, present(tools=tool_schemas(event.get("tools"))))
     elif kind == "MessageEvent":
-        said = messages([event.get("llm_message")])
+        said = as_dict(event.get("llm_message"))
         if event.get("source") == "agent":
-            yield _call(said[0], own, source, {})
+            yield _call(messages([{**said, "role": "assistant"}])[0], own, source, {})
         else:
-            yield request(said, source, 0, {})
+            yield request(messages([said]), source, 0, {})
     elif kind == "ActionEvent":
         reply = {"role": "assistant", "content": event.get("thought"), **picked(event, ("reasoning_content",)),
                  "tool_calls": [event.get("tool_call") or {}]}  # fmt: skip

@@ -160,11 +160,11 @@ def _as_asked(items: list[Any], outer: Mapping[str, Any]) -> list[Any]:
     """
     spoken = [as_dict(item) for item in items]
     asker = text(spoken[0].get("name")) if spoken and spoken[0].get("role") == "assistant" else None
-    agents = {message.get("name") for message in spoken if message.get("tool_calls")}
+    agents = {text(message.get("name")) for message in spoken if message.get("tool_calls")}
     answers = [message for message in spoken if message.get("role") == "user" and message.get("name") != asker]
     if asker is None or asker in agents or not answers:
         return items
-    if "human_input" not in outer and not agents & {message.get("name") for message in answers}:
+    if "human_input" not in outer and not agents & {text(message.get("name")) for message in answers}:
         return items
     talk = ("assistant", "user")
     return [{**m, "role": talk[m.get("name") == asker]} if m.get("role") in talk else m for m in spoken]

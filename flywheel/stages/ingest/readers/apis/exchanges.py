@@ -30,12 +30,22 @@ _PAIRS = (
     ("input", "output"), ("inputs", "outputs"), ("inputs", "output"), ("question", "answer"),
     ("query", "answer"), ("query", "response"), ("prompt", "output"), ("prompt", "answer"),
 )  # fmt: skip
+# Of lines that a program of one's own writes, where both are texts.
+_ASKED_IN_WORDS = (
+    "user_message", "user_msg", "user_input", "user_query", "user_prompt", "user_question", "question", "query",
+    "prompt", "message",
+)  # fmt: skip
+_ANSWERED_IN_WORDS = (
+    "assistant_message", "assistant_response", "agent_response", "bot_response", "bot_reply", "ai_response",
+    "llm_response", "model_response", "response", "answer", "reply",
+)  # fmt: skip
 _BODIES = ("inputBodyJson", "outputBodyJson", "body")  # where Bedrock's log and proxies keep what went over the wire
-_ASKED = ("contents", "messages")
+_ASKED = ("contents", "messages", "prompt")  # the last as the AI SDK's models are given it
 _ANSWERED = ("candidates", "message", "output", "choices", "events", "content", "outputs", "results", "generation")
 _LOGGED = (  # what a line of a log has and a list of right answers has not
     "model", "model_name", "modelId", "session_id", "conversation_id", "thread_id", "timestamp", "ts", "created_at",
-    "latency_ms", "latency_s", "input_tokens", "prompt_tokens", "usage",
+    "latency_ms", "latency_s", "input_tokens", "prompt_tokens", "usage", "time", "datetime", "response_time",
+    "response_time_seconds", "response_time_ms",
 )  # fmt: skip
 _OF_OTHERS = ("tool", "tool_name", "expected", "expected_output", "span_id", "spanId", "op_name", "run_type", "type")
 _MODELS = ("model", "modelId", "model_id", "model_name", "ai_model")
@@ -51,6 +61,9 @@ def _pair(record: Mapping[str, Any]) -> Pair | None:
             return _joined(_body(record[question]), _body(record[answer]), record)
     if "messages" in record and isinstance(record.get("response"), dict | list):
         return _joined(record, record["response"], record)
+    question, answer = first(record, _ASKED_IN_WORDS), first(record, _ANSWERED_IN_WORDS)
+    if isinstance(question, str) and question and isinstance(answer, str):
+        return _joined(question, answer, record)
     return None
 
 

@@ -15,6 +15,7 @@ from flywheel.reading.events import Event, answer_from
 from flywheel.reading.reader import reader
 from flywheel.reading.values import as_dict
 from flywheel.records import EventKind
+from flywheel.stages.ingest.readers.tracers._otel.backends import exported_spans, is_exported
 from flywheel.stages.ingest.readers.tracers._otel.calls import call_events
 from flywheel.stages.ingest.readers.tracers._otel.genai import Content, call_payload, content_of, legacy_messages
 from flywheel.stages.ingest.readers.tracers._otel.judgements import EVALUATION, evaluation, span_judgements
@@ -37,12 +38,14 @@ def _read(record: Any) -> Iterator[Event]:
     """Yield the events of one export request, or of one span."""
     if is_envelope(record):
         yield from _envelope_events(open_envelope(record))
+    elif is_exported(record):
+        yield from events_of(exported_spans(record))
     else:
         yield from events_of([single_span(record)])
 
 
 def _is_known(record: Any) -> bool:
-    return is_envelope(record) or _is_single_span(record)
+    return is_envelope(record) or is_exported(record) or _is_single_span(record)
 
 
 def _is_single_span(record: Any) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from importlib.resources import files
 from typing import Any
 
@@ -20,7 +19,7 @@ from flywheel.reading.reader import reader, share
 from flywheel.reading.shapes import schemas
 from flywheel.reading.span_map import SpanMap, maps_of
 from flywheel.reading.spans import Run, model_call, outline, tool_use
-from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, text
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, later, number, text
 
 _NO_PARENT = ("undefined", "0")  # Datadog's
 _FAILED_HTTP = 400
@@ -122,11 +121,11 @@ def _run(columns: RowMap, row: Mapping[str, Any], source: Source) -> Run:
     run = columns.span(row, source)
     seconds = number(next(columns.values(row, "lasted"), None))
     if seconds is not None:
-        took = timedelta(seconds=seconds * columns.lasted_unit)
+        took = seconds * columns.lasted_unit
         if run.ended is None and run.started is not None:
-            run = run._replace(ended=run.started + took)
+            run = run._replace(ended=later(run.started, took))
         elif run.started is None and run.ended is not None:
-            run = run._replace(started=run.ended - took)
+            run = run._replace(started=later(run.ended, -took))
     stated = next(columns.values(row, "status"), None)
     status = number(stated)
     failed = str(stated) in columns.failed or (

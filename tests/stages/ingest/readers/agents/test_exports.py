@@ -21,11 +21,11 @@ REFUSED = {
     "CrewAI, a log of tasks",
     "ADK, an evaluation set",
     "OpenAI evals, a log of a run",
-    "Rows of unrelated interactions",
     "ToolBench, a search that found nothing",
     "A home-made log, with blocks as Python shows them",
     "NeMo Agent Toolkit, scopes that begin and end",
     "Claude's agent SDK, both sides of its stream",
+    "Callbacks of LangChain without ids",
 }
 
 

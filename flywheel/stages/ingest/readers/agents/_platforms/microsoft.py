@@ -19,7 +19,7 @@ def _activity(record: Mapping[str, Any]) -> Talk:
 
 def _spoken(activity: Mapping[str, Any]) -> list[Turn]:
     role = as_dict(activity.get("from")).get("role")
-    speaker = {0: "assistant", "bot": "assistant", 1: "user", "user": "user"}.get(role, "")
+    speaker = {"0": "assistant", "bot": "assistant", "1": "user", "user": "user"}.get(str(role), "")
     return words_said(speaker, activity.get("text"), activity.get("timestamp")) if speaker else []
 
 
@@ -34,12 +34,17 @@ def _copilot(record: Mapping[str, Any]) -> Talk:
         if activity.get("type") == "message":
             turns += _spoken(activity)
         elif kind == "DynamicPlanStepBindUpdate":
-            given[value.get("stepId")] = value.get("arguments")
+            given[ident(value.get("stepId"))] = value.get("arguments")
         elif kind == "DynamicPlanStepFinished":
-            step, failed = value.get("stepId"), bool(value.get("error")) or value.get("state") == "failed"
+            step, failed = ident(value.get("stepId")), bool(value.get("error")) or value.get("state") == "failed"
             seen = as_dict(value.get("error")).get("message") if failed else value.get("observation")
             turns += call_ran(
-                str(step), value.get("taskDialogId"), given.get(step), seen, activity.get("timestamp"), failed=failed
+                str(step),
+                value.get("taskDialogId"),
+                given.get(step),
+                seen,
+                activity.get("timestamp"),
+                failed=failed,
             )
         elif kind == "CSATSurveyResponse" and (score := number(value.get("score"))) is not None:
             opinions.append(Opinion("csat", value=score, annotator="human", scale=STARS))

@@ -18,7 +18,7 @@ from flywheel.records import EventKind
 from flywheel.stages.ingest.readers.tracers._otel.aliases import aliases
 from flywheel.stages.ingest.readers.tracers._otel.attributes import value_of
 from flywheel.stages.ingest.readers.tracers._otel.genai import call_payload, content_of, legacy_messages
-from flywheel.stages.ingest.readers.tracers._otel.otlp import OTEL, Span
+from flywheel.stages.ingest.readers.tracers._otel.otlp import Span, model_of
 from flywheel.stages.ingest.readers.tracers._otel.spans import Spans, event
 
 _NOT_SAID = {"<not specified>"}  # Google ADK's word for no call id
@@ -81,7 +81,7 @@ class _Calls:
         payload, source = dict(self._payloads[id(span)]), self._spans.source(span, seq)
         for duplicate in self._duplicates_of(span):
             payload = _merged(payload, self._payloads[id(duplicate)])
-            source["model"] = source["model"] or text(value_of(duplicate.attributes, OTEL.model))
+            source["model"] = source["model"] or model_of(duplicate.attributes)
             source["ids"] += [f"span:{duplicate.span_id}"] if duplicate.span_id else []
         if payload.get("response_id"):
             source["ids"] += [f"response:{payload['response_id']}"]

@@ -15,16 +15,27 @@ from typing import Any, NamedTuple
 
 from flywheel.reading.span_map import packaged_span_maps
 from flywheel.reading.values import as_dict, as_list, embedded, first, number, text, when
-from flywheel.stages.ingest.readers.tracers._otel.attributes import folded
+from flywheel.stages.ingest.readers.tracers._otel.attributes import folded, value_of
 
 OTEL = packaged_span_maps("flywheel.stages.ingest.readers.tracers")["otel"]  # columns of a span, and its attributes
 _SPANS = ("resourceSpans", "resource_spans")
+_TEMPO = "batches"
 _LOGS = ("resourceLogs", "resource_logs")
 _OTHERS = ("resourceMetrics", "resource_metrics", "resourceProfiles", "resource_profiles")  # hold nothing of an agent
+_SCOPES = ("scopeSpans", "scope_spans", "instrumentationLibrarySpans", "instrumentation_library_spans")
 _ERROR_CODES = {2, "2", "ERROR"}
 _OK_CODES = {1, "1", "OK"}
 _SERVER_KINDS = {2, "2", "SERVER"}
+_NO_MODEL = {"unknown", "none", "n/a"}
 _COLUMN = "attributes."  # of a data frame
+
+
+def model_of(attributes: Mapping[str, Any]) -> str | None:
+    """Return the model that answered; some instruments write that they do not know it."""
+    if attributes.keys().isdisjoint(OTEL.model):
+        return None
+    named = (text(value_of(attributes, (name,))) for name in OTEL.model)
+    return next((name for name in named if name and name.casefold() not in _NO_MODEL), None)
 
 
 class SpanEvent(NamedTuple):
@@ -83,19 +94,27 @@ class Envelope:
 
 def is_envelope(record: Any) -> bool:
     """Whether a record is an OTLP export of spans or logs."""
-    return any(isinstance(as_dict(record).get(name), list) for name in (*_SPANS, *_LOGS, *_OTHERS))
+    outer = _exported(record)
+    batches = as_list(outer.get(_TEMPO))  # so are those of many other programs called
+    is_tempos = any(not as_dict(batch).keys().isdisjoint(_SCOPES) for batch in batches)
+    return is_tempos or any(isinstance(outer.get(name), list) for name in (*_SPANS, *_LOGS, *_OTHERS))
+
+
+def _exported(record: Any) -> Mapping[str, Any]:
+    """Return an export, which Tempo's newer API wraps."""
+    outer = as_dict(record)
+    return as_dict(outer.get("trace")) or outer
 
 
 def open_envelope(record: Any) -> Envelope:
     """Return the spans and log records of an export."""
-    outer, envelope = as_dict(record), Envelope()
-    for group in as_list(first(outer, _SPANS)):
-        resource = _attributes(as_dict(as_dict(group).get("resource")).get("attributes"))
-        scopes = ("scopeSpans", "scope_spans", "instrumentationLibrarySpans", "instrumentation_library_spans")
-        for scope in as_list(first(as_dict(group), scopes)):
+    outer, envelope = _exported(record), Envelope()
+    for group in as_list(first(outer, (*_SPANS, _TEMPO))):
+        resource = plain_attributes(as_dict(as_dict(group).get("resource")).get("attributes"))
+        for scope in as_list(first(as_dict(group), _SCOPES)):
             envelope.spans += [_span(s, resource) for s in as_list(as_dict(scope).get("spans")) if isinstance(s, dict)]
     for group in as_list(first(outer, _LOGS)):
-        resource = _attributes(as_dict(as_dict(group).get("resource")).get("attributes"))
+        resource = plain_attributes(as_dict(as_dict(group).get("resource")).get("attributes"))
         for scope in as_list(first(as_dict(group), ("scopeLogs", "scope_logs", "instrumentationLibraryLogs"))):
             records = as_list(first(as_dict(scope), ("logRecords", "log_records")))
             envelope.logs += [_log(r, resource) for r in records if isinstance(r, dict)]
@@ -105,7 +124,7 @@ def open_envelope(record: Any) -> Envelope:
 def single_span(fields: Mapping[str, Any]) -> Span:
     """Return a single span, with its own resource."""
     resource = as_dict(fields.get("resource")).get("attributes") or embedded(fields.get("otel_resource_attributes"))
-    return _span(fields, _attributes(resource))
+    return _span(fields, plain_attributes(resource))
 
 
 def _span(fields: Mapping[str, Any], resource: dict[str, Any]) -> Span:
@@ -152,16 +171,16 @@ def _all_attributes(record: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in record.items():
         if name.startswith(_COLUMN):
             fields[name.removeprefix(_COLUMN)] = value
-    return fields | _attributes(embedded(record.get("attributes")))
+    return fields | plain_attributes(embedded(record.get("attributes")))
 
 
 def _event(fields: Mapping[str, Any]) -> SpanEvent:
     ts = _time(first(fields, ("timeUnixNano", "time_unix_nano", "timestamp", "time")))
-    return SpanEvent(text(fields.get("name")) or "", ts, _attributes(fields.get("attributes")))
+    return SpanEvent(text(fields.get("name")) or "", ts, plain_attributes(fields.get("attributes")))
 
 
 def _log(fields: Mapping[str, Any], resource: dict[str, Any]) -> LogRecord:
-    attributes = folded(_attributes(fields.get("attributes")))
+    attributes = folded(plain_attributes(fields.get("attributes")))
     times = ("timeUnixNano", "time_unix_nano", "observedTimeUnixNano", "observed_time_unix_nano")
     return LogRecord(
         trace_id=OTEL.id_of(fields, "trace"),
@@ -189,7 +208,8 @@ def _time(value: Any) -> datetime | None:
     return when(value)
 
 
-def _attributes(value: Any) -> dict[str, Any]:
+def plain_attributes(value: Any) -> dict[str, Any]:
+    """Return attributes by name, from an object or from a list of keys and values."""
     if isinstance(value, dict):
         return dict(value)
     fields = {}
@@ -224,7 +244,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _map(value: Any) -> dict[str, Any]:
-    return _attributes(as_list(as_dict(value).get("values")))
+    return plain_attributes(as_list(as_dict(value).get("values")))
 
 
 def _nothing(_: Any) -> None:

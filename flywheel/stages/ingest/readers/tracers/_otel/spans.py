@@ -15,11 +15,10 @@ from datetime import datetime
 from typing import Any
 
 from flywheel.reading.events import Event, Source
-from flywheel.reading.values import first, ident, text
+from flywheel.reading.values import first, ident
 from flywheel.records import EventKind, content_id
 from flywheel.stages.ingest.readers.tracers._otel.aliases import aliases
-from flywheel.stages.ingest.readers.tracers._otel.attributes import value_of
-from flywheel.stages.ingest.readers.tracers._otel.otlp import OTEL, LogRecord, Span
+from flywheel.stages.ingest.readers.tracers._otel.otlp import OTEL, LogRecord, Span, model_of
 
 _WITH_CONTENT = ("gen_ai.completion", "gen_ai.output.messages", "llm.output_messages")
 DIALECTS = ("gen_ai.", "llm.", "openinference.", "ai.", "lk.", "gcp.vertex.agent.", "traceloop.", "langfuse.")
@@ -94,7 +93,7 @@ class Spans:
             "user": _inherited(line, "user"),
             "policy": _inherited(line, "policy"),
             "task_key": _inherited(line, "task"),
-            "model": text(value_of(item.attributes, OTEL.model)),
+            "model": model_of(item.attributes),
             "span_id": item.span_id,
             "parent_id": item.parent_id if isinstance(item, Span) else None,
             "seq": seq,
