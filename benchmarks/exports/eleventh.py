@@ -92,7 +92,7 @@ def trees() -> Export:
             results = request["result"]["metadata"]["toolCallResults"]
             for result in results.values():
                 result["content"] = [{"$mid": 22, "value": {"node": _tree(result["content"][0]["value"])}}]
-            edits = [[{"text": f"order_{n} = shipped  # as the shop says", "range": {"startLineNumber": n}}]
+            edits = [[{"text": f"order_{n} = shipped  # by now", "range": {"startLineNumber": n}}]
                      for n in range(2)]  # fmt: skip
             request["response"].append({"kind": "textEditGroup", "uri": {"path": "/a.py"}, "edits": edits})
         files[f"{talk.id}/chat.json"] = chat
@@ -130,7 +130,7 @@ def table() -> Export:
 
 @export(11, "Requests of a loop, each with all before it")
 def requests() -> Export:
-    """What the loop tells of itself differs in each of them, and its one question is asked again at the end."""
+    """What the loop reports of itself differs in each of them, and its one question is asked again at the end."""
     runs = {}
     for talk in quiet(SERIAL):
         history = openai(Talk(talk.id, talk.task, (*talk.turns, talk.asked), talk.solved))

@@ -13,6 +13,7 @@ from flywheel.reading.values import (
     first,
     hex_id,
     ident,
+    later,
     literal,
     number,
     python_arguments,
@@ -252,3 +253,9 @@ def test_arguments_by_name_are_read_and_nothing_is_called_or_told(
 ) -> None:
     assert python_arguments(written) == given
     assert not recwarn.list, "a warning would print a piece of the log"
+
+
+def test_a_time_that_no_calendar_has_is_none() -> None:
+    noon = datetime(2026, 10, 1, 12, tzinfo=UTC)
+    assert later(noon, -1.5) == datetime(2026, 10, 1, 11, 59, 58, 500_000, tzinfo=UTC)
+    assert [later(noon, seconds) for seconds in (1e300, 1e12, -1e12)] == [None] * 3

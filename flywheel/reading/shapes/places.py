@@ -142,7 +142,7 @@ def _grown(spoken: Sequence[tuple[Found, list[Message]]]) -> list[tuple[Found, l
 
 
 def _goes_on(before: Sequence[Message], history: Sequence[Message]) -> bool:
-    """Whether a chat begins with another; what the program itself tells the agent may change meanwhile."""
+    """Whether a chat begins with another; what the program itself writes to the agent may change meanwhile."""
     ours, theirs = ([m for m in talk if m["role"] != "system"] for talk in (before, history))
     while ours and theirs and ours[-1]["role"] == "user" and ours[-1] == theirs[-1]:
         ours.pop()  # asked again, behind all that was done meanwhile
@@ -154,7 +154,11 @@ def _is_copy(n: int, spoken: Sequence[tuple[Found, list[Message]]]) -> bool:
     found, history = spoken[n]
     own = (_words(history), _calls(history))
     for m, (other, others) in enumerate(spoken):
-        if m == n or other.pattern == found.pattern or not _are_near(found, other):
+        if m == n or other.pattern == found.pattern:
+            continue
+        if not own[0] and found.path[: len(other.path) - 1] == other.path[:-1] and _made_within(history, others):
+            return True  # what a chat did, once more by rounds
+        if not _are_near(found, other):
             continue
         theirs = (_words(others), _calls(others))
         richer = theirs[1] > own[1] or (theirs[1] == own[1] and (len(theirs[0]), n) > (len(own[0]), m))
@@ -180,6 +184,13 @@ def _words(history: Sequence[Message]) -> list[tuple[str, str]]:
 def _calls(history: Sequence[Message]) -> int:
     """Return how many calls and results a chat has."""
     return sum(len(message.get("tool_calls", ())) + (message["role"] == "tool") for message in history)
+
+
+def _made_within(some: Sequence[Message], history: Sequence[Message]) -> bool:
+    """Whether a chat makes calls, and another one makes all of them too, in their order."""
+    ours, theirs = ([(c["name"], c.get("arguments")) for m in talk for c in m.get("tool_calls", ())]
+                    for talk in (some, history))  # fmt: skip
+    return bool(ours) and _is_within(ours, theirs)
 
 
 def _is_within(some: Sequence[Any], all_of_them: Sequence[Any]) -> bool:

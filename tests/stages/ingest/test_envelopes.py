@@ -223,3 +223,18 @@ def test_one_record_with_something_inside_does_not_hide_the_others(write: Callab
     ]
     taken = take(write("log.jsonl", lines))
     assert taken.events["kind"].to_list().count("model_call") == 2
+
+
+def test_a_call_that_an_api_refused_is_no_other_line_of_a_gateway(write: Callable[..., Path], take: Take) -> None:
+    """Half of what a gateway logged was filtered: those calls are of the agent as the answered ones are."""
+    asked = {"model": "m", "messages": [{"role": "user", "content": "q"}]}
+    said = {"choices": [{"message": {"role": "assistant", "content": "a"}, "finish_reason": "stop"}]}
+    filtered = {"error": {"message": "the prompt was filtered", "type": None, "code": "content_filter"}}
+    rows = [
+        {"category": "GatewayLogs", "correlationId": f"c{n}", "time": f"2026-10-01T09:00:0{n}Z",
+         "properties": {"apiId": "a", "requestBody": json.dumps(asked), "responseBody": json.dumps(answer)}}
+        for n, answer in enumerate([said, filtered, filtered, said])
+    ]  # fmt: skip
+    taken = take(write("gateway.jsonl", rows))
+    assert (taken.read, dict(taken.ignored), taken.quarantined.height) == (4, {}, 0)
+    assert sorted(taken.events["kind"]) == ["model_call", "model_call", "request", "request"]

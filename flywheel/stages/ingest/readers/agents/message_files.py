@@ -310,7 +310,7 @@ def _added(record: Any) -> list[Any]:
 
 
 FILES = reader(
-    "message_files", 9, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
+    "message_files", 10, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
     from_path=_from_path,
 )  # fmt: skip
 WRITTEN = reader(

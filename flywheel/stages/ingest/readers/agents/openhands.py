@@ -143,9 +143,8 @@ def _observed(event: Mapping[str, Any], source: Source) -> Iterator[Event]:
     about, extras = as_dict(event.get("tool_call_metadata")), as_dict(event.get("extras"))
     code = first(as_dict(extras.get("metadata")), ("exit_code",))
     code = extras.get("exit_code") if code is None else code
-    failed = (
-        event.get("observation") in ("error", "user_rejected") or event.get("success") is False or code not in (None, 0)
-    )
+    failed = event.get("observation") in ("error", "user_rejected") or event.get("success") is False
+    failed = failed or code not in (None, 0) or extras.get("error") is True  # the last of a browser
     status = FAILED if failed else OK if code == 0 or event.get("success") is True else None
     own = ident(about.get("tool_call_id")) or ident(event.get("cause"))
     fields = present(tool_call_id=own, name=text(about.get("function_name")))
@@ -221,7 +220,7 @@ def _is_either(record: Any) -> bool:
 
 READER = reader(
     "openhands",
-    3,
+    4,
     "events and evaluations of OpenHands",
     marks=_is_either,
     refusal="no event of OpenHands",

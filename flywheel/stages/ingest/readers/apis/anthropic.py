@@ -45,7 +45,8 @@ def _pair(record: Any) -> Pair:
 
 def _is_pair(record: Any) -> bool:
     pair = pair_of(record)
-    return bool(pair.request) and bool(CLAUDE.completed(pair.response))
+    is_error = pair.response.get("type") == "error" and bool(as_dict(pair.response.get("error")))
+    return bool(pair.request) and (is_error or bool(CLAUDE.completed(pair.response)))
 
 
 def _is_answer(record: Any) -> bool:
@@ -76,5 +77,5 @@ def _transcript(record: Mapping[str, Any]) -> Iterator[Event]:
 
 
 READER = reader(
-    "anthropic", 8, "Messages API logs", marks=[(0.95, _is_pair), (0.9, _is_answer), (0.7, _is_transcript)], read=_read
+    "anthropic", 9, "Messages API logs", marks=[(0.95, _is_pair), (0.9, _is_answer), (0.7, _is_transcript)], read=_read
 )

@@ -64,7 +64,12 @@ def _failed(record: Mapping[str, Any]) -> bool:
 def _is_pair(record: Any) -> bool:
     pair = _pair(record)
     answered = isinstance(completed(pair.response).get("choices"), list) and "said" not in pair.response
-    return bool(pair.request) and answered
+    return bool(pair.request) and (answered or _is_error(pair.response))
+
+
+def _is_error(response: Mapping[str, Any]) -> bool:
+    """Whether a response is how this API refuses a call, which is one all the same."""
+    return "message" in as_dict(response.get("error")) and response.get("type") != "error"  # the last is Claude's
 
 
 def _is_said(record: Any) -> bool:
@@ -134,7 +139,7 @@ def _weighed(value: Any) -> tuple[list[Message], set[int]]:
 
 READER = reader(
     "openai",
-    13,
+    14,
     "logs and files of Chat Completions",
     marks=[(0.95, _is_call), (0.9, _is_response), (0.65, _is_said), (0.6, _is_transcript)],
     read=_read,

@@ -145,7 +145,7 @@ def _session(row: Mapping[str, Any]) -> Iterator[Event]:
 
 READER = reader(
     "phoenix",
-    7,
+    8,
     "Phoenix's exports except OTLP",
     marks=_is_known,
     refusal="no span, trace, session or annotation of Phoenix",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from flywheel.extensions import BadRecordError, Reader
 from flywheel.extensions import Sample as Seen
 from tests.stages.ingest.formats import samples
+from tests.stages.ingest.mutate import wrong_with
 
 READERS = ("exchanges", "message_files", "message_rows", "openhands", "transcripts")
 ASKED = "What is the weather in Rome today, please?"
@@ -73,3 +75,40 @@ def test_a_stream_whose_calls_no_reader_knows_is_refused(readers: Mapping[str, R
     }
     with pytest.raises(BadRecordError, match="a tool's call"):
         list(readers["message_rows"].read(call, 1))
+
+
+def opened(**event: Any) -> dict[str, Any]:
+    return {"id": 3, "timestamp": "2026-10-01T10:00:00", "source": "agent", **event}
+
+
+@pytest.mark.parametrize(
+    ("event", "status"),
+    [
+        (opened(observation="browse", cause=2, content="page", extras={"error": True}), "failed"),
+        (opened(observation="browse", cause=2, content="page", extras={"error": False}), "unknown"),
+        (opened(observation="run", cause=2, content="", extras={"exit_code": 128}), "failed"),
+    ],
+)
+def test_how_a_call_of_openhands_ended(event: dict[str, Any], status: str, readers: Mapping[str, Reader]) -> None:
+    (result,) = readers["openhands"].read(event, 1)
+    assert result["payload"]["status"] == status
+
+
+BROKEN = [
+    ("openhands", {"id": "e4", "timestamp": "2026-10-01T10:00:04", "source": "agent", "kind": "MessageEvent",
+                   "llm_message": {"role": "helper", "content": [{"type": "text", "text": "It is sunny."}]},
+                   "llm_response_id": "r1"}),
+    ("platforms", {"type": "message", "from": {"role": {"is": "bot"}}, "text": "Hello", "conversation": {"id": "c"}}),
+    ("transcripts", {"messages": [{"role": "assistant", "name": ["x"], "content": "a", "tool_calls": [{"name": "f"}]},
+                                  {"role": "user", "name": ["y"], "content": "b"}]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "record"), BROKEN, ids=[name for name, _ in BROKEN])
+def test_a_field_of_another_type_breaks_no_reader(
+    name: str, record: dict[str, Any], readers: Mapping[str, Reader]
+) -> None:
+    """What fuzzing found, one record each."""
+    with suppress(BadRecordError):
+        for event in readers[name].read(record, 1):
+            assert not wrong_with(event)

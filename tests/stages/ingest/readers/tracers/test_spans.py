@@ -273,3 +273,12 @@ def test_usage_and_cost_in_objects() -> None:
         "input_tokens": 9, "output_tokens": 4, "cost_usd": 0.25, "sampling": {"temperature": 0.5, "max_tokens": 9},
         "prompt_token_ids": [1, 2], "completion_token_ids": [3],
     }  # fmt: skip
+
+
+def test_a_run_of_a_part_of_a_graph_is_no_task_and_an_unknown_model_is_none() -> None:
+    """As OpenLLMetry writes LangGraph's nodes, each with an id of its own, and models that it cannot name."""
+    named = {"traceloop.association.properties.ls_model_name": "claude-x"}
+    call = span(1, CHAT | named | {"gen_ai.request.model": "unknown"}, **under(2))
+    node = span(2, {"gen_ai.operation.name": "execute_task", "gen_ai.task.id": "019e-a"}, parentSpanId="")
+    event, *_ = read(call, node)
+    assert (event["task_key"], event["model"]) == (None, "claude-x")

@@ -63,7 +63,7 @@ def _jaeger(fields: Mapping[str, Any], processes: Mapping[str, Any]) -> Span:
 
 
 def _tags(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tags of a span or process; a store keeps those it is told to as an object, with `@` for dots."""
+    """Return the tags of a span or process; a store may keep some as an object, with `@` for dots."""
     kept = {str(name).replace("@", "."): value for name, value in as_dict(fields.get("tag")).items()}
     return kept | plain_attributes(fields.get("tags"))
 
