@@ -88,6 +88,7 @@ class Record:
     live_bytes: int = 0  # parts that the newest snapshots name
     store_bytes: int = 0
     rounds_bytes: int = 0
+    rounds: int = 0  # that were trained
 
 
 def _size(folder: Path) -> int:
@@ -184,4 +185,5 @@ class Soak:
         stages = [p.name for p in (root / "snapshots").iterdir()]
         record.live_bytes = sum(p.size_bytes for s in stages if (now := store.current(s)) for p in now.parts)
         record.store_bytes, record.rounds_bytes = _size(root), _size(self.project / "rounds")
+        record.rounds = len(list((self.project / "rounds").glob("[0-9]*/adapter")))
         record.log_bytes = _size(self.project / "logs")

@@ -17,6 +17,7 @@ from flywheel.extensions import load_extension
 from flywheel.pipeline.build.registry import STAGES, stage_of
 from flywheel.pipeline.build.run import explain_stage
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.inspect.find import TRAINED_ROW
 from flywheel.pipeline.inspect.show import show
 from flywheel.pipeline.rewards.outcomes import recorded
 from flywheel.present import (
@@ -74,7 +75,7 @@ def _lines(ctx: Context, answer: ShowAnswer) -> list[str]:
         return _example(ctx, answer.record)
     told = {
         "pair": _pair, "group": _group, "fixture": _fixture, "scenario": _scenario, "step": _step,
-        "task": _task, "case": _case, "event": _event,
+        "task": _task, "case": _case, "event": _event, TRAINED_ROW: _trained,
     }  # fmt: skip
     return told[answer.kind](answer.record)
 
@@ -279,6 +280,15 @@ def _case(record: Record) -> list[str]:
         lines = [f"case {record['case_id']}: one of the project's own, in {record['file']}.jsonl."]
     lines += [f"Round {number}: {kinds}." for number, kinds in record["rounds"].items()]
     return lines if record["rounds"] else [*lines, "No evaluation lists it as a win, a regression or a failure."]
+
+
+def _trained(record: Record) -> list[str]:
+    """Return the rounds of a row that no table holds, and where it comes from."""
+    rounds = record["rounds"]
+    named = f"round {rounds[0]} was" if len(rounds) == 1 else f"rounds {', '.join(map(str, rounds))} were"
+    why = "it is an attempt of the champion's, or its label, its credit or a filter has changed since"
+    lines = [f"row {record['id']}: what {named} trained on. No table of today holds it: {why}."]
+    return [*lines, *(f"  from episode {episode[:12]}" for episode in record["episodes"])]
 
 
 def _event(record: Record) -> list[str]:

@@ -1,7 +1,8 @@
 """What an id means: any id that a command prints, or its first digits, for `show`, `explain` and `view`.
 
 In: what a user typed. Out: the one object that it names. An object is an episode, a step of it (EPISODE:STEP), a row to
-train on, a task (by its id or by the log's own name for it), a case of an evaluation, or an event.
+train on, a task (by its id or by the log's own name for it), a case of an evaluation, an event, or a row that a round
+was trained on and that today's tables no longer hold.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import polars as pl
 from flywheel.errors import UsageError
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.train.provenance import ORIGINS, Origin, read_origins
 from flywheel.records import TRAINED_TABLES
 from flywheel.stages.evaluate.suites.own_cases import read_cases
 
@@ -22,11 +24,12 @@ LEAST_ID = 6
 _SHOWN_ID = 12
 _MOST_CANDIDATES = 8
 TRAINED_KINDS = {table.singular: name for name, table in TRAINED_TABLES.items()}  # what `show` calls a row → its table
+TRAINED_ROW = "row"  # of a round, in no table: its label has changed since, or it is an attempt of the champion's
 _ROUND = re.compile(r"(?:round[ -]?)?(\d+)")
 _STEP = re.compile(r"(.+)[:/#](\d+)")
 _HINT = (
     f"a round's number or alias; at least {LEAST_ID} digits of the id of an episode, pair, example, group, task, case "
-    "or event; EPISODE:STEP; or the log's own name of a task"
+    "or event, or of a row that a round was trained on; EPISODE:STEP; or the log's own name of a task"
 )
 
 
@@ -69,7 +72,12 @@ def find(ctx: Context, wanted: str) -> Subject:
         episodes = [s for s in _matching(ctx, match[1], ("episode",)) if s.kind == "episode"]
         if len(episodes) == 1:
             return _step(ctx, episodes[0].id, int(match[2]))
-    for group in (("episode", *TRAINED_KINDS, "task"), ("case",), ("event",)):  # a state's id begins as its task's
+    for group in (
+        ("episode", *TRAINED_KINDS, "task"),
+        ("case",),
+        ("event",),
+        (TRAINED_ROW,),
+    ):
         subjects = list(dict.fromkeys(_matching(ctx, wanted, group)))
         exact = [s for s in subjects if s.id == wanted]
         chosen = exact[:1] or _one_a_kind(subjects)
@@ -110,6 +118,8 @@ def _episodes_of(ctx: Context, subject: Subject) -> list[str]:
         rows = read_table(ctx.store, "episodes").join(conversations, on="conversation_id", how="semi")
     elif subject.kind == "task":
         rows = read_table(ctx.store, "episodes").filter(pl.col("task_id") == subject.id)
+    elif subject.kind == TRAINED_ROW:
+        return sorted({e for origin in rounds_of_row(ctx, subject.id).values() for e in origin.episodes})
     elif subject.kind == "case":
         rows = read_table(ctx.store, "steps").filter(pl.col("state_key") == subject.id)
     else:
@@ -118,6 +128,12 @@ def _episodes_of(ctx: Context, subject: Subject) -> list[str]:
         episodes = row[table.episodes[0]]
         return [episodes] if isinstance(episodes, str) else list(episodes)
     return rows.select(pl.col("episode_id").unique().sort()).collect()["episode_id"].to_list()
+
+
+def rounds_of_row(ctx: Context, row: str) -> dict[int, Origin]:
+    """Return the rounds that were trained on a row, oldest first, each with where the row comes from."""
+    found = {n: read_origins(ctx.registry.folder(n) / ORIGINS).get(row) for n in sorted(ctx.registry.numbers())}
+    return {number: origin for number, origin in found.items() if origin is not None}
 
 
 def _matching(ctx: Context, wanted: str, kinds: tuple[str, ...]) -> Iterator[Subject]:
@@ -130,7 +146,10 @@ def _matching(ctx: Context, wanted: str, kinds: tuple[str, ...]) -> Iterator[Sub
         "event": ("events", "event_id"),
     }
     for kind in kinds:
-        if len(wanted) >= LEAST_ID:
+        if kind == TRAINED_ROW and len(wanted) >= LEAST_ID:
+            origins = (read_origins(ctx.registry.folder(number) / ORIGINS) for number in ctx.registry.numbers())
+            yield from (Subject(kind, row) for rows in origins for row in sorted(rows) if row.startswith(wanted))
+        elif len(wanted) >= LEAST_ID:
             table, column = columns[kind]
             ids = read_table(ctx.store, table).filter(pl.col(column).str.starts_with(wanted))
             yield from (Subject(kind, i) for i in ids.select(pl.col(column).unique().sort()).collect()[column])

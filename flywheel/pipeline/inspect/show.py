@@ -7,13 +7,15 @@ from typing import Any
 
 import polars as pl
 
+from flywheel.io.files import read_rows
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.evaluate.looks import acts
-from flywheel.pipeline.inspect.find import TRAINED_KINDS, Subject, find, round_named
+from flywheel.pipeline.inspect.find import TRAINED_KINDS, TRAINED_ROW, Subject, find, round_named, rounds_of_row
 from flywheel.pipeline.inspect.preview import preview
 from flywheel.pipeline.rewards.outcomes import recorded
 from flywheel.records import TRAINED_TABLES
+from flywheel.registry.registry import DATASET
 from flywheel.results.inspect import ShowAnswer
 from flywheel.stages.evaluate.suites.own_cases import read_cases
 
@@ -41,7 +43,9 @@ def show(ctx: Context, subject: str) -> ShowAnswer:
             return ShowAnswer(kind=found.kind, record=_plain(record))
         sides, how = preview(ctx, table, record)
         return ShowAnswer(kind=found.kind, record=_plain(record), preview=sides, rendering=how)
-    shown = {"episode": _episode, "step": _step, "task": _task, "case": _case, "event": _event}[found.kind]
+    shown = {
+        "episode": _episode, "step": _step, "task": _task, "case": _case, "event": _event, TRAINED_ROW: _trained,
+    }[found.kind]  # fmt: skip
     evaluated = _evaluated(ctx, found.id) if found.kind in _CASES else {}
     return ShowAnswer(kind=found.kind, record=_plain(shown(ctx, found) | evaluated))
 
@@ -150,6 +154,19 @@ def _event(ctx: Context, subject: Subject) -> Record:
         **event,
         "episodes": episodes["episode_id"].to_list(),
         "steps": [f"{e}:{i}" for e, i in steps.select("episode_id", "index").iter_rows()],
+    }
+
+
+def _trained(ctx: Context, subject: Subject) -> Record:
+    """Return a row as the newest round that was trained on it has it, with the rounds and where it comes from."""
+    rounds = rounds_of_row(ctx, subject.id)
+    newest = max(rounds)
+    rows = read_rows(ctx.registry.folder(newest) / DATASET)
+    return {
+        **next((row for row in rows if row["id"] == subject.id), {"id": subject.id}),
+        "rounds": list(rounds),
+        "episodes": sorted(rounds[newest].episodes),
+        "users": sorted(rounds[newest].users),
     }
 
 

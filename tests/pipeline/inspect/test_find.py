@@ -157,3 +157,24 @@ def test_digits_are_a_round_unless_they_begin_an_id(project: Project) -> None:
         project.show("7")
     with pytest.raises(UsageError, match="there is no object `777777777`"):
         project.show("777777777")
+
+
+def test_a_row_that_no_table_holds_any_more_is_found_in_its_round(projects: Callable[[str], Path]) -> None:
+    """Later evidence takes an example out of the tables; what a round was trained on still leads to its log lines."""
+    folder = projects("trained")
+    project = Project(folder)
+    data = folder / "rounds" / "0001" / "data"
+    row, origin = (json.loads((data / name).read_text().splitlines()[0]) for name in ("train.jsonl", "origins.jsonl"))
+    gone = "feedfacefeedfacefeedfacefeedface"
+    for name, line in (("train.jsonl", row), ("origins.jsonl", origin)):
+        with (data / name).open("a") as file:
+            file.write(json.dumps({**line, "id": gone}) + "\n")
+    (episode,) = origin["episodes"][:1]
+    answer = project.show(gone[:12])
+    assert (answer.kind, answer.record["rounds"], answer.record["episodes"]) == ("row", [1], origin["episodes"])
+    assert answer.record["prompt"] == row["prompt"]
+    lines = project.explain(gone).lines
+    assert lines[0].startswith(f"row {gone}: what round 1 was trained on.")
+    assert lines[1] == f"  from episode {episode[:12]}"
+    assert Path(project.view(gone).page).is_file()
+    assert project.show(row["id"]).kind != "row"
