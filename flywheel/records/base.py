@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from typing import Annotated, ClassVar, Unpack, cast
+from typing import Annotated, Any, ClassVar, Unpack
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
@@ -44,14 +44,16 @@ def _fast(value: object) -> bytes | None:
 
 def has_no_floats(value: object) -> bool:
     """Whether a value is made of objects, lists, texts, integers, booleans and nulls alone."""
-    found = [value]
+    found: list[Any] = [value]
     for inner in found:  # what is appended meanwhile is walked too
         kind = type(inner)
+        if kind in _SAME_IN_BOTH:
+            continue
         if kind is dict:
-            found.extend(cast("dict[str, object]", inner).values())
+            found += inner.values()
         elif kind is list or kind is tuple:
-            found.extend(cast("list[object]", inner))
-        elif kind not in _SAME_IN_BOTH:
+            found += inner
+        else:
             return False
     return True
 
