@@ -72,12 +72,8 @@ def find(ctx: Context, wanted: str) -> Subject:
         episodes = [s for s in _matching(ctx, match[1], ("episode",)) if s.kind == "episode"]
         if len(episodes) == 1:
             return _step(ctx, episodes[0].id, int(match[2]))
-    for group in (
-        ("episode", *TRAINED_KINDS, "task"),
-        ("case",),
-        ("event",),
-        (TRAINED_ROW,),
-    ):
+    first = ("episode", *TRAINED_KINDS, "task")  # before cases: a state's id begins as its task's
+    for group in (first, ("case",), ("event",), (TRAINED_ROW,)):
         subjects = list(dict.fromkeys(_matching(ctx, wanted, group)))
         exact = [s for s in subjects if s.id == wanted]
         chosen = exact[:1] or _one_a_kind(subjects)

@@ -145,6 +145,14 @@ def test_tempos_batches_are_an_export_request(take: Take, tmp_path: Path) -> Non
     assert found == events(OTLP / "openllmetry.jsonl", take)
 
 
+def test_a_field_called_trace_hides_no_spans(take: Take, tmp_path: Path) -> None:
+    """Only what Tempo's newer API wraps is looked for in it."""
+    (batch,) = tempo(sent("openllmetry.jsonl"))
+    beside = {"trace": {"id": "t1"}, "resourceSpans": batch["batches"]}
+    found = events(written(tmp_path / "beside.jsonl", [beside]), take)
+    assert found == events(OTLP / "openllmetry.jsonl", take)
+
+
 def test_zipkins_api_gives_lists_of_spans(tmp_path: Path, take: Take) -> None:
     spans = sent("openllmetry.jsonl")
     pages_ = tmp_path / "traces.json"

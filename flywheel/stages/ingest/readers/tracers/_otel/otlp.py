@@ -103,7 +103,8 @@ def is_envelope(record: Any) -> bool:
 def _exported(record: Any) -> Mapping[str, Any]:
     """Return an export, which Tempo's newer API wraps."""
     outer = as_dict(record)
-    return as_dict(outer.get("trace")) or outer
+    inner = as_dict(outer.get("trace"))
+    return outer if inner.keys().isdisjoint(_SPANS) else inner
 
 
 def open_envelope(record: Any) -> Envelope:
