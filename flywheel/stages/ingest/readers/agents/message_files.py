@@ -92,7 +92,8 @@ def _is_doubled(records: Sequence[Any]) -> bool:
         calls = entry.turn.get("tool_calls", ()) if entry is not None else as_list(as_dict(record).get("tool_calls"))
         begins = entry is not None and entry.kind == "call"
         alone = (as_dict(call) for call in calls)
-        named[begins].update(str(first(call, _CALLED)) for call in alone if not ident(first(call, IDS)))
+        without_id = (first(call, _CALLED) for call in alone if not ident(first(call, IDS)))
+        named[begins].update(name for name in without_id if isinstance(name, str) and name)
     return not named[False].isdisjoint(named[True])
 
 
