@@ -5,9 +5,9 @@ outcomes is made, and `pipeline.build` runs every stage after them as `flywheel 
 tables. The floor is what polars alone takes to read the same steps and outcomes and to group them by task and action.
 
 Seconds of processors are those of all processes together, so that a machine that others use does not count; seconds of
-the clock only mean something on a quiet one. Memory is the largest sum over all processes. The world is fixed by a
-seed: tasks with 20 attempts, three tools, failures, thumbs, exports, verdicts; the label model is fitted on all
-(`rewards.fit = "always"`).
+the clock only mean something on a quiet one. Memory is the largest sum over all processes, of each its share of what
+several hold (proportional set size). The world is fixed by a seed: tasks with 20 attempts, three tools, failures,
+thumbs, exports, verdicts; the label model is fitted on all (`rewards.fit = "always"`).
 
 `python benchmarks/build.py [SIZE ...] --logs`: from log lines instead (tests/scale/world.py), ingest and the stages up
 to `episodes` with them: half of the tasks unnamed, thumbs of three episodes in ten in a file of their own, by the id of
@@ -177,7 +177,8 @@ class Watch:
     """Samples the memory and the processors' time of this process and of those that it started."""
 
     def __init__(self) -> None:
-        self.peak, self._gone, self._seen = 0, 0.0, dict[int, float]()
+        self.peak = self.recent = 0  # bytes: the most so far, and since `recent` was last set to 0
+        self._gone, self._seen = 0.0, dict[int, float]()
         self._lock = threading.Lock()
         threading.Thread(target=self._run, daemon=True).start()
 
@@ -192,7 +193,8 @@ class Watch:
             alive = {pid: _cpu(pid) for pid in (os.getpid(), *children())}
             self._gone += sum(s for pid, s in self._seen.items() if pid not in alive)
             self._seen = alive
-            self.peak = max(self.peak, sum(map(memory, alive)))
+            held = sum(map(memory, alive))
+            self.peak, self.recent = max(self.peak, held), max(self.recent, held)
             return self._gone + sum(alive.values())
 
 
@@ -216,11 +218,12 @@ def _cpu(pid: int) -> float:
 
 
 def memory(pid: int) -> int:
-    """Return the bytes that a process holds."""
+    """Return the bytes that a process holds, its share of what several hold (proportional set size)."""
     try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
         return 0
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
 
 
 def measure(size: int, workers: int, partitions: int) -> dict[str, Any]:
@@ -269,6 +272,7 @@ class Spent:
     def __init__(self) -> None:
         self._watch = Watch()
         self._seconds: dict[str, float] = {}
+        self._peaks: dict[str, float] = {}
         self._rows: dict[str, int] = {}
         self._last, self._began = self._watch.seconds(), time.monotonic()
 
@@ -280,12 +284,14 @@ class Spent:
         """Add what was done since the last."""
         now = self._watch.seconds()
         self._seconds[name], self._last = now - self._last, now
+        self._peaks[name], self._watch.recent = self._watch.recent / 1e9, 0
         self._rows.update(rows)
 
     def whole(self) -> dict[str, Any]:
         """Return it all."""
         clock = time.monotonic() - self._began
-        return {"spent": self._seconds, "rows": self._rows, "clock": clock, "peak": self._watch.peak / 1e9}
+        most = self._watch.peak / 1e9
+        return {"spent": self._seconds, "peaks": self._peaks, "rows": self._rows, "clock": clock, "peak": most}
 
     def of(self, work: Callable[[], object]) -> float:
         """Return the seconds of processors that some work takes."""
@@ -387,6 +393,7 @@ def compare(sizes: list[int], more: list[str]) -> None:
             f"floor {row['floor']:.2f} s" + (f"; {row['mb']:.0f} MB of logs" if "mb" in row else "")
         )
         print("  seconds: " + ", ".join(f"{name} {s:.1f}" for name, s in row["spent"].items()))
+        print("  GB: " + ", ".join(f"{name} {gigabytes:.1f}" for name, gigabytes in row["peaks"].items()))
         print("  rows: " + ", ".join(f"{name} {n:,}" for name, n in row["rows"].items()))
 
 
