@@ -12,6 +12,7 @@ held      a better candidate with guardrails and slices: how long do rules that 
 malformed a much better candidate, some of whose calls are malformed: what does that guardrail keep out, and cost?
 odd       users alike, skewed differences: does the level hold?
 recurring the same sixty tasks for ever: can a better candidate be promoted, and is an equal one?
+small     a few held-out tasks, most of them looked at before: how often is the third candidate promoted?
 samples   several attempts a case: after how many nights is the first level reached?
 covariate what the champion's history explains of the differences
 canary    users who return every night: false promotions and rollbacks, and true ones
@@ -42,7 +43,7 @@ from flywheel.stages.gate.evidence import weigh
 from flywheel.stats.betting import log_e
 from flywheel.stats.clusters import cluster, mean_difference
 from flywheel.stats.planning import candidate_level
-from gate_again import again, covariate, held, malformed, recurring, samples
+from gate_again import again, covariate, held, malformed, recurring, samples, small
 from gate_canary import canary, failing
 from gate_rows import CFG, EMPTY, RULES, Rival, metric, outcomes
 
@@ -313,7 +314,8 @@ PARTS: dict[str, Callable[[int], Iterator[str]]] = {
     "power": power, "looks": looks, "harmful": harmful, "patience": patience,
     "mixed": mixed, "again": again, "held": held,
     "malformed": malformed, "odd": odd,
-    "recurring": recurring, "samples": samples, "covariate": covariate, "canary": canary, "failing": failing,
+    "recurring": recurring, "small": small, "samples": samples, "covariate": covariate,
+    "canary": canary, "failing": failing,
     "slice": regression, "holds": holds, "alike": alike, "coverage": coverage, "speed": speed,
 }  # fmt: skip
 

@@ -270,6 +270,43 @@ def _recurring_verdict(
     return superiority(GateInput(report, None, ()), CFG).verdict
 
 
+_POOL, _SEEN, _A_NIGHT, _A_LOOK = 560, 361, 10, 204  # held-out tasks: at first, looked at, new a night, at most a look
+
+
+def small(histories: int) -> Iterator[str]:
+    """A log of 560 held-out tasks and ten more a night; the first candidate was promoted, the second rejected."""
+    worlds = {"+3 points": (0.08, 0.03), "+5": (0.1, 0.05), "+7": (0.1, 0.07), "equal": (0.1, 0.0)}
+    for name, (discordance, delta) in worlds.items():
+        rng, runs = np.random.default_rng(12), max(1, histories // 10)
+        nights = [n for _ in range(runs) if (n := _promoted_at(rng, discordance, delta)) is not None]
+        when = f", night {sorted(nights)[len(nights) // 2]} in the median" if nights else ""
+        yield (
+            f"{_POOL} held-out tasks, {_A_NIGHT} more a night, a third candidate after a promotion and a rejection, "
+            f"{name}: promoted within 10 nights {len(nights) / runs:.3f}{when} ({runs:,} projects)"
+        )
+
+
+def _promoted_at(rng: np.random.Generator, discordance: float, delta: float) -> int | None:
+    """Return the night at which the third candidate is promoted; a look takes what no candidate had first."""
+    known = [f"t{i}" for i in range(_SEEN)]
+    waiting = [*(f"t{i}" for i in range(_SEEN, _POOL)), *known]
+    chances = [(discordance + delta) / 2, (discordance - delta) / 2, 1 - discordance]
+    looks: list[dict[str, tuple[float, int]]] = []
+    for night in range(1, 11):
+        taken, waiting = waiting[:_A_LOOK], waiting[_A_LOOK:]
+        waiting = [*(f"new {night}, {i}" for i in range(_A_NIGHT)), *waiting]
+        looks.append(
+            {task: (float(d), 1) for task, d in zip(taken, rng.choice([1, -1, 0], len(taken), p=chances), strict=True)}
+        )
+        level = candidate_level(3, 1, alpha=CFG.alpha)
+        evidence = weigh(looks, candidate=3, level=level, known=known, outcomes=["promoted", "rejected"])
+        report = EMPTY.model_copy(update={"metrics": [metric(30, 30, 60)], "evidence": evidence})
+        verdict = superiority(GateInput(report, None, ()), CFG).verdict
+        if verdict != Verdict.INCONCLUSIVE:
+            return night if verdict == Verdict.PROMOTE else None
+    return None
+
+
 def samples(histories: int) -> Iterator[str]:
     """40 fresh cases a night, better by 5 points on average; a case's score is the mean of so many attempts."""
     for attempts in (1, 2, 4, 8):

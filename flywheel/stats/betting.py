@@ -12,7 +12,7 @@ The level that a candidate's evidence must reach is `stats.planning.candidate_le
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -97,13 +97,21 @@ def _lowest(data: Floats, bound: float) -> float:
     return float(means[max(low - 1, 0)])
 
 
+# Codes of what looks end in: a weight, and the counts that each supposes before the first look. Looks that decide
+# nothing cost the first little; the second (Krichevsky and Trofimov's, 1981) expects many to decide.
+_CODES = (
+    (0.75, {"open": 10.0, "promoted": 0.1, "rejected": 0.6}),
+    (0.25, {"open": 0.5, "promoted": 0.5, "rejected": 0.5}),
+)
+
+
 def transcript_bits(outcomes: Sequence[str]) -> float:
     """Return the length of a code for what decisions have made known, in bits.
 
     A candidate chosen after these outcomes may be chosen *by* them. Cases that were looked at before it then count with
     2^-bits: over all transcripts these weights sum to 1, so whichever candidate came of it, its expected evidence is at
-    most 1 where it is not better (a union bound; compare Dwork et al. 2015). The code is Krichevsky and Trofimov's
-    with a prior on looks that decide nothing, which are common and cost little.
+    most 1 where it is not better (a union bound; compare Dwork et al. 2015). A transcript's weight is the weighted mean
+    of two codes' weights.
 
     Args:
         outcomes: of each look, oldest first: 'open', 'promoted' or 'rejected'.
@@ -111,8 +119,13 @@ def transcript_bits(outcomes: Sequence[str]) -> float:
     Raises:
         ValueError: another word.
     """
-    counts = {"open": 10.0, "promoted": 0.1, "rejected": 0.6}
-    bits, total = 0.0, sum(counts.values())
+    shorter, longer = sorted(_coded(outcomes, counts) - math.log2(share) for share, counts in _CODES)
+    return max(0.0, shorter - math.log2(1.0 + 2.0 ** (shorter - longer)))
+
+
+def _coded(outcomes: Sequence[str], before: Mapping[str, float]) -> float:
+    """Return the length of outcomes in bits, each coded by how often it came before."""
+    counts, bits, total = dict(before), 0.0, sum(before.values())
     for outcome in outcomes:
         if outcome not in counts:
             raise ValueError(f"no such outcome of a look: {outcome}")
