@@ -77,7 +77,19 @@ def found(times: int) -> None:
     from flywheel.config import RedactConfig
     from flywheel.stages.ingest.redact import Redactor
 
-    ordinals = ("THIRD", "FOURTH", "FIFTH", "SIXTH", "SEVENTH", "EIGHTH", "NINTH", "TENTH", "ELEVENTH", "THIRTEENTH")
+    ordinals = (
+        "THIRD",
+        "FOURTH",
+        "FIFTH",
+        "SIXTH",
+        "SEVENTH",
+        "EIGHTH",
+        "NINTH",
+        "TENTH",
+        "ELEVENTH",
+        "THIRTEENTH",
+        "SIXTEENTH",
+    )
     looked_at = {"known": needles.FAMILIES, "held out": needles.HELD_OUT}
     looked_at |= {name.lower(): getattr(needles, name) for name in ordinals}
     others = {"twelfth": needles.TWELFTH, "fourteenth": needles.FOURTEENTH}

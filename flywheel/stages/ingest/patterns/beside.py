@@ -19,7 +19,7 @@ _PHONE_WORDS = (
     r"phone|telephone|telefon|teléfono|telefono|téléphone|telefone|\btel\b|\btél\b|mobile|mobil\b|móv[ei]l"
     r"|mov[ei]l|\bhandy|rufnummer|durchwahl|festnetz"
     r"|celular|\bcell(?:ulare|phone|ulaire)?\b|\bmob\b|\bkom\.|chiama\w{1,4}|lig(?:ar?|ue) para|dzwoni\w{0,4}|wa\.me|\bfax\b|whatsapp|\bsms\b|msisdn|portable|電話|携帯|手机|电话|手機|電話番号|फ़ोन|फोन|मोबाइल|전화"
-    r"|휴대폰|тел\b|телефон|telefoon"
+    r"|휴대폰|тел\b|телефон|telefoon|الجوال|جوال|هاتف|موبايل|連絡先|연락처"
     r"|call(?:ed)? (?:me|us|him|her|them|back)|ring (?:me|us)|text me|reach(?:ed)?(?: me| us)?|erreichbar"
     r"|ruf\w* (?:mich|uns|sie)|contact(?: number| me| no)?"
     r"|ring mig|bel me|ll[aá]mame|appelez|joignable|rückruf|meine nummer|natel|mobiel|τηλέφωνο|κινητό|telefax|erreich\w{1,6}|\bhp\b"
@@ -31,7 +31,7 @@ _TRIGGER_PHONES = (
     r"|call (?:me|us|him|her|them|back)|ring (?:me|us)|reach|erreichbar|ruf |contact|number is|my number"
     r"|landline|dial |hotline|callback|ring mig|bel me|llámame|llamame|appelez|joignable|rückruf|meine nummer|natel|mobiel|τηλέφ|κινητ|telefax|mi número"
     rf"|erreich|{START}hp[^a-z])[^0-9]{{0,24}}[0-9]"
-    r"|(?:電話|携帯|手机|电话|手機|फ़ोन|फोन|मोबाइल|전화|휴대폰|тел)[^0-9]{0,12}[0-9]"
+    r"|(?:電話|携帯|手机|电话|手機|फ़ोन|फोन|मोबाइल|전화|휴대폰|тел|جوال|هاتف|موبايل|連絡先|연락처)[^0-9]{0,12}[0-9]"
 )
 _PHONE = re.compile(
     r"(?:(?<![0-9A-Za-zÀ-ɏ_.+#$€£/=-])|(?<=wa\.me/)|(?<=[a-zA-Z_]=))(?:\+|\(\+?)?[0-9](?:[ .()/-]{0,3}[0-9]){6,14}(?![0-9A-Za-zÀ-ɏ_/]|[.:-][0-9])"
@@ -142,7 +142,7 @@ _LONG_NAMES = (
     r"|رقم الهوية|الرقم القومي|الرقم الوطني|căn cước(?: công dân)?|नागरिकता|নম্বর|tal-identità|bank verification number"
     r"|provider identifier|ghana card|kra pin|id number|identity (?:card|number)|mykad|เลขประจำตัวประชาชน|medicare (?:id|card"
     r"|number)|passeport|pasaporte|permis|partita iva|p\.\s?iva|codice fiscale"
-    r"|documento|imei\b|vin\b|chassis number|tax[ _-]?(?:id|number|no)\b|nhs (?:number|no)"
+    r"|documento|imei[12]?\b|vin\b|chassis number|tax[ _-]?(?:id|number|no)\b|nhs (?:number|no)"
     r"|burgerservicenummer|numer pesel|licen[cs]e n(?:umber|o)|insurance number"
 )
 # What such names are made of, where the name itself is not known: of whom or for what, then "number".
@@ -168,7 +168,7 @@ _SHORT_NAMES = (
     r"CNPJ|CPF|DNI|NIE|NIF|CIF|RUT|CUIT|CUIL|CURP|C\.C\.|AHV|AVS|SVNR|SV-Nr|CPR|HETU|RČ|OIB|TCKN|SNILS|INN"
     r"|UTR|NINO|EIN|ITIN|TIN|MBI|SIN|NAS|TFN|ABN|IRD|NRIC"
     r"|NSS|NUSS|PIS|PASEP|CNH|CNP|ЕГН|EGN|JMBG|UAN|UMID|NIN|BVN|A/C"
-    r"|CNIC|KTP|CCCD|SIRET|ΑΦΜ|LANR|RVNR|NPI|ЕМБГ|ИИН|ЖСН|TNIN|NIMC|HKID|EID|PESEL|NIP|REGON|BSN|NISS|INSZ|NIR|IdNr\.?|PPSN?|GSTIN|UTR|EPIC|IMEI|VIN|MRN|OHIP|TAJ|CNI|SNS|RG|T\.C\.|CF|C\.F\.|fnr"
+    r"|CNIC|KTP|CCCD|SIRET|ΑΦΜ|LANR|RVNR|NPI|ЕМБГ|ИИН|ЖСН|TNIN|NIMC|HKID|EID|KVNR|CNS|CIP|PESEL|NIP|REGON|BSN|NISS|INSZ|NIR|IdNr\.?|PPSN?|GSTIN|UTR|EPIC|IMEI|VIN|MRN|OHIP|TAJ|CNI|SNS|RG|T\.C\.|CF|C\.F\.|fnr"
 )
 _LETTERS_AND_DIGITS = (
     r"(?-i:(?=[A-Z]{0,6}[ ./-]?[A-Z]{0,4}[0-9])[0-9A-Z]{1,6}(?:[ ./-]{0,2}[0-9A-Z]{1,6}){1,8}(?:\([0-9A-Z]\))?)"
@@ -220,11 +220,18 @@ _NUMBERS = (
     _Number(
         "national_id",
         r"driver'?s?[ _-]?licen[cs]e|driving[ _-]?licen[cs]e|licen[cs]e[ _-]?(?:no|number|#)"
-        r"|\bdl(?:[ _-]?(?:no|number|#))|führerschein\w*|fuehrerschein\w*|permis de conduire"
+        r"|\bdl(?:[ _-]?(?:no|number|#))|permis de conduire"
         r"|licencia de conducir|drivers?_?licen[cs]e",
         r"[A-Z]{0,5}[ -]?[0-9](?:[ -]?[0-9A-Z]){4,17}",
         _has_digits(5),
         ("licen", "dl", "hrerschein", "permis"),
+    ),
+    _Number(
+        "national_id",
+        r"führerschein\w*|fuehrerschein\w*",
+        r"[A-Z0-9]{1,5}[ -]?[0-9](?:[ -]?[0-9A-Z]){4,17}|[A-Z0-9]{11}",
+        _has_digits(3),
+        ("hrerschein",),
     ),
     _Number(
         "national_id",
@@ -257,6 +264,13 @@ _NUMBERS = (
     ),
     _Number(
         "account",
+        r"\brib\b|relevé d['\u2019]identité bancaire",
+        r"[0-9]{5}[ -]?[0-9]{5}[ -]?[0-9A-Z]{11}[ -]?[0-9]{2}",
+        bool,
+        ("rib", "identité bancaire"),
+    ),
+    _Number(
+        "account",
         r"routing|\baba\b|\brtn\b|transit (?:no|number)",
         r"[0-9]{4}[ -]?[0-9]{4}[ -]?[0-9]",
         _aba,
@@ -265,11 +279,26 @@ _NUMBERS = (
     _Number(
         "account",
         r"bank[ _-]?(?:account|acct)|account[ _-]?(?:number|no)\b(?=[^\n]{0,60}(?:routing|bank|sort code|iban"
-        r"|bic|swift))|kontonummer|konto-?nr|\bkto\b|\bacct\.? (?:no|number|nr)\b|checking account|savings account|sort[ _-]?code|\ba/c no|\bclabe\b(?: interbancaria)?"
+        r"|bic|swift))|kontonummer|konto-?nr|\bkto\b|(?:numer|nr) (?:konta|rachunku)(?: bankowego)?|rachunek|conta (?:corrente|poupança)|계좌번호|口座番号|खाता संख्या|\bacc(?:oun)?t? ?(?:no|#)(?=[^\n]{0,60}(?:bank|[0-9]{2}-[0-9]{2}-[0-9]{2}|aba))|\ba/c(?= [0-9])|\bacct\.? (?:no|number|nr)\b|checking account|savings account|sort[ _-]?code|\ba/c no|\bclabe\b(?: interbancaria)?"
         r"|(?:routing|sort code|transit|bank|branch|swift|bic|ifsc)\b[^\n]{0,48}\bacc(?:oun)?t(?: (?:no|number)\b)?|account[ _-]?(?:no|number)\b(?=[^\n]{0,40}\bifsc\b)",
-        r"[0-9](?:[ -]?[0-9]){5,17}",
+        r"[0-9](?:[ -]?[0-9]){4,25}",
         _has_digits(6),
-        ("bank", "account", "konto", "kto", "sort", "a/c", "clabe", "acct"),
+        (
+            "bank",
+            "acc",
+            "konto",
+            "konta",
+            "kto",
+            "sort",
+            "a/c",
+            "clabe",
+            "acct",
+            "rachun",
+            "conta",
+            "계좌",
+            "口座",
+            "खाता",
+        ),
     ),
     _Number(
         "account",
@@ -410,7 +439,7 @@ PHONED = Scan("phone", _TRIGGER_PHONES, phones, hint=WORDS, numbers=_PHONE_NAMED
 ANNOUNCED = Scan("national_id", _TRIGGER_IDS, partial(numbers, "national_id"), hint=WORDS)
 ACCOUNT = Scan(
     "account",
-    rf"(?i:routing|{START_OF_SHORT}(?:aba|rtn)[^a-z0-9]|transit n|kontonummer|konto-?nr|kto[^a-z]|account|a/c no|clabe|acct"
+    rf"(?i:routing|{START_OF_SHORT}(?:aba|rtn|rib)[^a-z0-9]|transit n|kontonummer|konto-?nr|kto[^a-z]|account|a/c |acc no|konta|rachun|conta |계좌|口座|खाता|clabe|acct"
     rf"|sort.?code).{{0,40}}[0-9]{{2}}|{START_OF_SHORT}(?i:bic|swift)[^a-z].{{0,16}}[A-Z]{{6}}[A-Z0-9]{{2}}",
     partial(numbers, "account"),
     hint=WORDS,

@@ -32,13 +32,13 @@ _ESCAPE = re.compile(
     rf"(?P<percent>(?:%[0-9A-Fa-f]{{2}})+)|(?P<entity>&(?:#[0-9]{{1,7}}|#[xX][0-9A-Fa-f]{{1,6}}|[A-Za-z]{{2,8}});)"
     rf"|(?P<pair>\\+u[dD][89abAB][0-9A-Fa-f]{{2}}\\+u[dD][c-fC-F][0-9A-Fa-f]{{2}})|(?P<bytes>(?:\\+x[89a-fA-F][0-9A-Fa-f]){{2,4}})"
     rf"|\\+(?:u(?P<unit>[0-9A-Fa-f]{{4}})|x(?P<code>[0-9A-Fa-f]{{2}})|u\{{(?P<braced>[0-9A-Fa-f]{{2,6}})\}}|U(?P<long>[0-9A-Fa-f]{{8}})|0{{2,4}}(?P<css>[2-7][0-9A-Fa-f]))|(?P<zero>[{_ZERO}])|(?P<wide>[{_WIDE}{_FOREIGN}])"
-    rf"|(?<=[0-9A-Za-z])(?P<space>[{_SPACES}])(?=[0-9A-Za-z])|(?<=[0-9A-Za-z])(?P<dash>[{_DASHES}])(?=[0-9A-Za-z])"
+    rf"|(?<=[0-9A-Za-z])(?P<space>[{_SPACES}])(?=[0-9A-Za-z])|(?<=[0-9A-Za-z\uff10-\uff19])(?P<dash>[{_DASHES}\u30fc])(?=[0-9A-Za-z\uff10-\uff19])"
     r"|(?P<printable>(?:=[0-9A-F]{2}){3,}|=(?:40|3[AD])(?![0-9A-F]{2}=)|(?<=[^\n]{40})=\r?\n(?=[^\s=]))|(?P<octal>(?:\\+[0-3][0-7]{2}){4,})"
 )
 # The same as polars finds it in JSON: an escape that is more than a space in an address, a character next to another.
 ESCAPED = (
     r"%20[0-9+]|%(?:25)*(?:2[1-9A-Fa-f]|[3-7][0-9A-Fa-f]|EF%B[CD])|&(?:#[0-9xX]|[a-z]{2,6};)|\\(?:u[0-9a-fA-F]{2}|x[2-7c-e]|u\{|U0000|00[02-7])"
-    rf"|[0-9A-Za-z@._:-][{_ZERO}]|[{_ZERO}][0-9A-Za-z@._:-]|[{_WIDE}{_FOREIGN}]{{2}}|[0-9][{_SPACES}{_DASHES}][0-9A-Za-z]|[A-Za-z][{_SPACES}{_DASHES}][0-9]"
+    rf"|[0-9A-Za-z@._:-][{_ZERO}]|[{_ZERO}][0-9A-Za-z@._:-]|[{_WIDE}{_FOREIGN}]{{2}}|[0-9][{_SPACES}{_DASHES}][0-9A-Za-z]|[0-9A-Za-z]\uff20|[A-Za-z][{_SPACES}{_DASHES}][0-9]"
     r"|=[2-7][0-9A-F]=[2-7][0-9A-F]=|=3[AD]|=40|\\[01][0-7][0-7]\\+[01][0-7]|=\\n[^\\ ]|\\[01][0-7][0-7]\\"
 )
 # Four characters of base64 that three printable ASCII characters make; a pair of hex digits that one makes.

@@ -48,7 +48,9 @@ _NAMED_BEFORE = re.compile(
     rf"(?:\A|[^A-Za-z]|(?<=[a-z])(?=[A-Z]))(?i:{_NAMES})[\"'\\`]{{0,4}}(?:\s{{0,2}}[:=#]\s{{0,2}}|\s)[\"'\\`]{{0,4}}\Z"
 )
 _PUSHED = re.compile(r"-[L-P][A-Za-z0-9_-]{18}")  # ids that Firebase makes
-_ADDRESS_BEFORE = re.compile(r"(?:://|base64,|@|www\.)[^\s\"'<>]*\Z")
+_ADDRESS_BEFORE = re.compile(
+    r"(?:://|base64,|@|www\.)[^\s\"'<>]*\Z|\bh1:\Z|boundary=\"?-{2,40}(?:WebKitFormBoundary)?\Z"
+)
 _BEFORE = 128
 
 

@@ -81,7 +81,10 @@ _PARTS = (
     " psk mdp scode código einmalc geheimzahl secret jwt hmac bearer authoriz clave lüssel luessel"
     " freischalt lizenz credential creds zugangsdaten zugangscode anmeld apikey api_key api-key accesskey access_key"
     " access-key authkey auth_key auth-key cookie dsn fernet identified hashpw _hash( crypt( :{plain"
-    " :{clear :{sha :{ssha :{crypt :{md5 setuser masterauth !!str <<< pdo btoa client( database("
+    " :{clear :{sha :{ssha :{crypt :{md5 setuser masterauth !!str <<< pdo btoa client( database( postgresql( remote( remotesecure( userid= bundle_ kubeadm usages radtest"
+    " ugfzc3dvcmq6 cfemail email-protection arobase solana amqp_ sessid sessionid arroba chiocciola"
+    " wifi: lpa:1 unb+ isa* isa| hnsha: nlauth signature> execute_kw execute( rotect fndload 口令 暗証 비번 पासवर्ड كلمة رمز סיסמ รหัสผ่าน khẩu"
+    " sicherheitsfrage pregunta respuesta réponse 계좌 口座 खाता rachun konta corrente الجوال هاتف موبايل puk @ok @ybl semilla recupero récup リカバリ 助记词 니모닉 連絡先 연락처 türcode puerta lockbox 認証コード 確認コード 验证码 校验码 인증"
     # commands and services that take them
     " connect getconnection createuser create_user login authenticate radius community wlan wifi wi-fi"
     " curl mysql mariadb mycli ftp> twine hydra freerdp winrm crackmap certutil useradd usermod adduser"
@@ -197,12 +200,27 @@ _PHRASES = (
     "<(printf",
     "r.č",
     " plate",  # of a template there are many
+    "secret question",
+    "security question",
+    "question secr",
+    "question de s",
+    "-upw ",
+    "-opw ",
+    " exp ",
+    " imp ",
+    "bundle config",
+    "true\\t",
+    "true\\\\t",
+    "false\\t/",
+    " on >",
+    " off >",
+    "resetpass",
 )
 # Words that are something else within others.
 _ALONE = r"pin|cv[vc]2?|sas|tin|dni|nif|nie|nir|cpf|bsn|rrn|dl|pan|itin|ein|mbi|nhs|sin|tfn|rfc|ird|vin|mac|bic|tel|tél|fax|sms|cell"
 _ALONE_AND_SHORT = (
     r"ww|aba|rtn|cnpj|cif|rut|cuit|cuil|c\.c|ahv|avs|svnr|sv-nr|rč|oib|tckn|snils|inn|utr|nas|abn|nric|hkid"
-    r"|eid|mob|kto|mrn|ohip|taj|cni|sns|rg|nip|regon|niss|insz|ppsn?|cf|c\.f|fnr|nss|nuss|pis|pasep|cnh|cnp|егн|egn|jmbg|uan|umid|nin|bvn|ic|a/c|hp|cnic|ktp|cccd|siret|αφμ|lanr|rvnr|npi|ембг|иин|жсн|tnin|nimc"
+    r"|eid|mob|kto|mrn|ohip|taj|cni|sns|rg|nip|regon|niss|insz|ppsn?|cf|c\.f|fnr|rib|nss|nuss|pis|pasep|cnh|cnp|егн|egn|jmbg|uan|umid|nin|bvn|ic|a/c|hp|cnic|ktp|cccd|siret|αφμ|lanr|rvnr|npi|ембг|иин|жсн|tnin|nimc"
     r"|rp|kdf|crypt|pat|clé|log[ _-]?[io]n|sign[ _-]?in"
 )
 _KNOWN_SHORT = {*_ALONE.split("|"), *_ALONE_AND_SHORT.split("|")}

@@ -22,7 +22,7 @@ _SUFFIX = (
 )
 _GLUED = r"(?:pg|mysql|my|user|admin|root|db|smtp|mail|ftp|ssh|store|key|http|proxy|ansible|become|sudo|login|web|redis|bind|ldap|svc|app|vpn|wifi|sql|tmp)"
 _PASSWORDS = (
-    rf"[a-z0-9]*(?:passw(?:or[dt]s?)?|passwd|passwrd|pswd|kennwort|passphrase)|[a-z]{{0,12}}pwd|passcode|psk|pre[_ -]?shared[_ -]?key|(?!(?:com|by|sur|tres|over|encom|under|one|mul|low|high|band)pass)[a-z]{{0,10}}pass|security[_ -]?answer|{_GLUED}?pw|ww"
+    rf"[a-z0-9]*(?:passw(?:or[dt]s?)?|passwd|passwrd|pswd|kennwort|passphrase)|[a-z]{{0,12}}pwd|passcode|psk|pre[_ -]?shared[_ -]?key|(?!(?:com|by|sur|tres|over|encom|under|one|mul|low|high|band|ask)pass)[a-z]{{0,10}}pass|security[_ -]?answer|{_GLUED}?pw|ww"
     r"|contraseña|contrasena|mots?[_ -]?de[_ -]?passe|palavra[_ -]?passe|mdp|senha|wachtwoord|hasło|haslo|lösenord|пароль|密码|密碼|パスワード|비밀번호|assword|şifre\w{0,3}|sifre|parola(?:[_ -]?chiave)?|jelszó|heslo|salasana|adgangskode|passord"
 )
 _KEYS = (
@@ -40,19 +40,22 @@ _IS_SECRET = re.compile(rf"(?:.{{0,64}}{_START})?(?i:{_SECRETS}){_SUFFIX}{{0,3}}
 _IS_KEY = re.compile(r"[A-Z0-9_]{2,40}_KEY")
 _IS_COOKIE = re.compile(r"(?i)(?:.*[^a-z])?(?:set-)?cookies?\Z")
 _IS_PIN = re.compile(
-    r"(?i)(?:.*[^a-z])?(?:pin|pin[_-]?(?:code|number)|cv[vc]2?|security_?code|t?otp(?:[_-]?code)?|(?:mfa|2fa|two[_-]?factor|verification|one[_-]?time)[_-]?(?:code|passcode))\Z"
+    r"(?i)(?:.*[^a-z])?(?:pin|pin[_-]?(?:code|number)|cv[vc]2?|(?:card[_-]?)?security_?code|t?otp(?:[_-]?code)?|(?:mfa|2fa|two[_-]?factor|verification|one[_-]?time)[_-]?(?:code|passcode))\Z"
 )
 _PIN = re.compile(r"[0-9]{3,8}")
+_OF_COOKIES = re.compile(r"(?i)\s*(?:path|domain|expires|max-age|samesite|version|priority)")
 _IS_NOT = re.compile(
     r"(?i)(?:(?:no|max|min|num|pad|eos|bos|unk|sep|cls|mask|special|stop|per|cancel)[_-]?tokens?"
-    r"|(?:public|primary|foreign|sort|partition)[_-]?key"
+    r"|(?:public|primary|foreign|sort|partition)[_-]?key|public_?key_?token"
     r"|pass_?(?:test|rate|count|through)|csrf_?token_?name|(?:.*[^a-z])?(?:show|hide|forgot|reset|has|is|use|no|needs?|without|wrong|invalid)[_-]?pass(?:word)?)"
 )
 
 # What takes the place of a value: references, placeholders, names of types and states.
 _ELSEWHERE = re.compile(
     r"(?:~|\.{0,2})/[\w./-]*|[A-Za-z]:\\.*|[$@]\{?[A-Za-z_]\w*[:?+-]*[}%]?|%[A-Za-z_]+|%\w+%|\$[({].*|\{\{?.*|<.*|%[({]?\w*\)?s?|[A-Za-z_]+(?:\.[A-Za-z_]+)+"
-    r"|\[.*|.*\$\{[A-Za-z_]\w*\}.*|\W*|[xX*•#.…?-]{3,}|&[a-z]+;.*|[a-z_][a-z_.]*\[[-:]?[\w:]{0,2}-?[0-9]?\]?|[A-Za-z_][\w.]*(?:\(|\[(?:[\x22']|\w{1,24}[:(])).*|https?://.*|![A-Za-z]+|.*\.{3}|\\.*|[a-z_]\w*=[\x22'].*",
+    r"|\[.*|.*\$\{[A-Za-z_]\w*\}.*|\W*|[xX*•#.…?-]{3,}|&[a-z]+;.*|[a-z_][a-z_.]*\[[-:]?[\w:]{0,2}-?[0-9]?\]?|[A-Za-z_][\w.]*(?:\(|\[(?:[\x22']|\w{1,24}[:(])).*|https?://.*|![A-Za-z_]+|.*\.{3}|\\.*|[a-z_]\w*=[\x22'].*"
+    # what a program reads or hides
+    r"|\(?Read-Host\b.*|std::env::.*|\(?os\.(?:getenv|environ)\b.*|\$env[(:{].*|\(?\((?:hidden|sensitive|redacted|unchanged|none|empty|masked)\b.*|\?\w+\}?|\$_\w+\[.*|[\w.-]+(?:/[\w.-]+)*/|-{2,}WebKitFormBoundary\w*|.*=\{\w+\}.*|#[\w-]*(?:pass|pwd|login|secret)[\w-]*",
     re.DOTALL,
 )
 _PLACEHOLDER = re.compile(
@@ -160,7 +163,8 @@ def fits(kind: str, value: str, *, quoted: bool = False, prose: bool = False) ->
     if kind == PIN:
         return _PIN.fullmatch(value) is not None
     if kind == COOKIE:
-        return any(len(cookie.partition("=")[2].strip(' "')) >= _SHORT_PASSWORD for cookie in value.split(";"))
+        cookies = [cookie.partition("=") for cookie in value.split(";")]
+        return any(len(held.strip(' "')) >= _SHORT_PASSWORD and not _OF_COOKIES.fullmatch(n) for n, _, held in cookies)
     if not _SHORT_PASSWORD <= len(value) <= _LONG or is_placeholder(value):
         return False
     if kind == KEY:

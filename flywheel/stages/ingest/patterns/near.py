@@ -49,12 +49,15 @@ _HEX = re.compile(r"(?:0x)?[0-9a-fA-F]+")
 _PLAIN = re.compile(
     r"[\d.,:/+%$€£°-]+[A-Za-z]{0,4}|v?\d+(?:\.\w+)+|\d{4}-\d\d-\d\d\S*|[\w.+-]+@[\w-]+(?:\.[\w-]+)*|(?:[\w-]+\.)+[A-Za-z]{2,10}(?::\d+)?"
     r"|[A-Z]{2,6}-?\d{1,6}|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|[#@]?[A-Za-z_][\w.]*[\[(].*|[A-Za-z]{1,3}\d{1,3}(?:[_-]\w{1,4})?"
+    r"|(?:[0-9A-Fa-f]{2}:){7,}[0-9A-Fa-f]{2}"
 )
 _TYPED = re.compile(r"sha[0-9]{3}[-:]\S+|(?!(?:[a-z]{4,}-){3})[a-z]{2,12}[_-][A-Za-z0-9_-]{10,}|[A-Za-z_]\w*_\w*")
 _BRACKETS = re.compile(r"[(\[{].*[)\]}]")  # code, or an expression
 _PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+|[^A-Za-z0-9]+")
 _HUMAN = re.compile(
     r"(?=.{8})[A-Za-z]{4,20}[0-9]{3,6}|[A-Za-z]{4,20}[._-]?[0-9]{2,6}[!?*#$%&]{1,3}|(?:[A-Z][a-z]{2,}){1,3}[0-9]{1,6}[!?*#$%&@]{1,3}"
+    # words and signs, with capitals and digits among them
+    r"|(?=.*[0-9])(?=.*[A-Z])(?=.*[a-z])(?=.*[!#+$%&*~^])[A-Za-z0-9]{3,20}(?:[!#+$%&*~^_][A-Za-z0-9]{2,20}){1,4}"
 )
 _PHRASE = re.compile(r"[a-z]{4,}(?:-[a-z]{4,}){3,}")
 _JOINS = re.compile(r"\.(?=[a-z])")  # parts of a name: `pypi-token.pypi`

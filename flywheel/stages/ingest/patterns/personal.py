@@ -17,11 +17,12 @@ from flywheel.stages.ingest.patterns.kinds import Find, Kind, digits_of, luhn, w
 _LOCAL = r"[\w.%+-](?:[\w.%+'-]{0,126}[\w%+-])?"
 _DOMAIN = r"[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}\.[^\W\d_]{2,24}(?![\w-])"
 _EMAIL = rf"""
-  (?<![\w.%+-])(?:{_LOCAL}|(?:\\*["'])?(?<=["'])(?:[^"'\\\n@<>=:;,(){{}}]|\\+[ ]){{1,64}}\\*["'])@{_DOMAIN}
+  (?<![\w.%+-])[\w.-]{{2,64}}@(?:ok(?:icici|sbi|axis|hdfcbank)|ybl|ibl|axl|apl|paytm|upi|yapl|ptsbi|ptyes|fbl|kotak|waicici|wasbi)(?![\w.-])
+| (?<![\w.%+-])(?:{_LOCAL}|(?:\\*["'])?(?<=["'])(?:[^"'\\\n@<>=:;(){{}}]|\\+[ ]){{1,64}}\\*["'])@{_DOMAIN}
 """
 _TLD = r"(?:com|org|net|edu|gov|int|info|biz|io|dev|app|ai|me|tv|cc|co|example|test|eu|us|uk|de|fr|es|it|nl|be|ch|at|pl|se|no|dk|fi|pt|ie|cz|gr|ru|ua|tr|in|jp|cn|kr|br|mx|ar|au|nz|ca|za|sg|hk|il|xyz|online|shop|tech)"
-_AT = r"\s{0,2}(?:[\[({<]\s{0,2}(?:at|AT|At|@|ät|arroba)\s{0,2}[\])}>]|(?<=\s)(?:at|AT|@|ät|arroba)(?=\s)|_at_|\.at\.)\s{0,2}"
-_DOT = r"\s{0,2}(?:[\[({<]\s{0,2}(?:dot|DOT|Dot|\.|punkt|PUNKT|punto|point)\s{0,2}[\])}>]|(?<=\s)(?:dot|DOT|punkt|PUNKT|punto)(?=\s)|_dot_)\s{0,2}"
+_AT = r"\s{0,2}(?:[\[({<]\s{0,2}(?:at|AT|At|@|ät|arroba|arobase|chiocciola)\s{0,2}[\])}>]|(?<=\s)(?:at|AT|@|ät|arroba|arobase|chiocciola)(?=\s)|_at_|\.at\.)\s{0,2}"
+_DOT = r"\s{0,2}(?:[\[({<]\s{0,2}(?:dot|DOT|Dot|\.|punkt|PUNKT|punto|point)\s{0,2}[\])}>]|(?<=\s)(?:dot|DOT|punkt|PUNKT|punto|point|ponto)(?=\s)|_dot_)\s{0,2}"
 _SPOKEN = rf"""
   (?<![\w.%+@-])[\w%+-]{{1,64}}(?:(?:\.|{_DOT})[\w%+-]{{1,64}}){{0,4}}?(?:
     {_AT}[\w-]{{1,63}}(?:(?:{_DOT}|\.)[\w-]{{1,63}}){{0,4}}?{_DOT}{_TLD}(?![\w-])
@@ -29,22 +30,22 @@ _SPOKEN = rf"""
   )
 """
 _CARD = r"""
-  (?<![\w.+-])(?:
+  (?:(?<![\w.+-])|(?<=%B))(?:
     [2-6][0-9]{12,18}
   | [2-6][0-9]{3}(?P<gap>[ ]{1,3}|[-.]|[ ]?-[ ]?)[0-9]{4}(?P=gap)[0-9]{4}(?P=gap)[0-9]{1,4}(?:(?P=gap)[0-9]{1,3})?
   | 3[0-9]{3}(?P<gap2>[ ]{1,3}|[-.])[0-9]{6}(?P=gap2)[0-9]{4,5}
-  )(?![\w-]|\.[0-9])
+  )(?:(?=[D=^][0-9]{4}|\^[A-Z])|(?![\w-]|\.[0-9]))
 """
-_IBAN = r"(?<![A-Za-z0-9])[A-Za-z]{2}[0-9]{2}(?:(?:[ ]{0,3}|[-./])[A-Za-z0-9]){11,30}(?![A-Za-z0-9])"
+_IBAN = r"(?:(?<![A-Za-z0-9])|(?<=\?3[0-9]))[A-Za-z]{2}[0-9]{2}(?:(?:[ ]{0,3}|[-./])[A-Za-z0-9]){11,30}(?![A-Za-z0-9])"
 _PHONE = r"""
-  (?<![\w+])(?:\+[1-9][0-9]{0,2}|(?<![.,-])00[1-9][0-9]{0,2}(?=[ ()/.-]|[1-9][0-9]{7}))(?:[ .()/-]{0,3}[0-9]){6,13}(?![\w+]|[.-][0-9])
-| (?<![\w.+-])(?:1[ .-])?(?:\([2-9][0-9]{2}\)[ .-]?[2-9][0-9]{2}[ .-]|[2-9][0-9]{2}(?P<gap>[.-])[2-9][0-9]{2}(?P=gap))
-  [0-9]{4}(?![\w-]|\.[0-9])
-| (?<![\w.+)-])\((?!(?:19|20)[0-9]{2}\))0?[1-9][0-9]{1,4}\)[ ]?(?:9[ ]?)?[0-9]{3,5}[ -]?[0-9]{3,5}(?![\w-]|\.[0-9])
-| (?<![\w.+/:-])0[1-9][0-9]{1,3}(?P<gap3>[ -])[0-9]{3,4}(?P=gap3)[0-9]{3,4}(?![\w-]|\.[0-9]|[ ][0-9])
-| (?<![\w.+/:-])0[1-9](?P<gap4>[.-])[0-9]{2}(?:(?P=gap4)[0-9]{2}){3}(?![\w-]|\.[0-9])
-| (?<![\w.+/:-])(?<![0-9][ ])(?:01[5-7][0-9][ /-][0-9]{7,8}|07[0-9]{3}[ ][0-9]{6}|0[2-9][0-9]{1,3}/[0-9]{5,8}|0[1-9]-[0-9]{4}-[0-9]{4}|0[789]0-[0-9]{4}-[0-9]{4}|1[3-9][0-9](?P<gap5>[ -])[0-9]{4}(?P=gap5)[0-9]{4}|[6-9][0-9]{4}[ ][0-9]{5})(?![\w-]|[.,][0-9]|[ ][0-9])
-| (?<![\w.+/:-])0[1-9](?:[ ][0-9]{2}){4}(?![\w-]|\.[0-9]|[ ][0-9A-Fa-f]{2}\b)
+  (?<![0-9A-Za-z_+])(?:\+[1-9][0-9]{0,2}|(?<![.,-])00[1-9][0-9]{0,2}(?=[ ()/.-]|[1-9][0-9]{7}))(?:[ .()/-]{0,3}[0-9]){6,13}(?![0-9A-Za-z_+]|[.-][0-9])
+| (?<![0-9A-Za-z_.+-])(?:1[ .-])?(?:\([2-9][0-9]{2}\)[ .-]?[2-9][0-9]{2}[ .-]|[2-9][0-9]{2}(?P<gap>[.-])[2-9][0-9]{2}(?P=gap))
+  [0-9]{4}(?![0-9A-Za-z_-]|\.[0-9])
+| (?<![0-9A-Za-z_.+)-])\((?!(?:19|20)[0-9]{2}\))0?[1-9][0-9]{1,4}\)[ ]?(?:9[ ]?)?[0-9]{3,5}[ -]?[0-9]{3,5}(?![0-9A-Za-z_-]|\.[0-9])
+| (?<![0-9A-Za-z_.+/:-])0[1-9][0-9]{1,3}(?P<gap3>[ -])[0-9]{3,4}(?P=gap3)[0-9]{3,4}(?![0-9A-Za-z_-]|\.[0-9]|[ ][0-9])
+| (?<![0-9A-Za-z_.+/:-])0[1-9](?P<gap4>[.-])[0-9]{2}(?:(?P=gap4)[0-9]{2}){3}(?![0-9A-Za-z_-]|\.[0-9])
+| (?<![0-9A-Za-z_.+/:-])(?<![0-9][ ])(?:01[5-7][0-9][ /-][0-9]{7,8}|07[0-9]{3}[ ][0-9]{6}|0[2-9][0-9]{1,3}/[0-9]{5,8}|0[1-9]-[0-9]{4}-[0-9]{4}|0[789]0-[0-9]{4}-[0-9]{4}|1[3-9][0-9](?P<gap5>[ -])[0-9]{4}(?P=gap5)[0-9]{4}|[6-9][0-9]{4}[ ][0-9]{5})(?![0-9A-Za-z_-]|[.,][0-9]|[ ][0-9])
+| (?<![0-9A-Za-z_.+/:-])0[1-9](?:[ ][0-9]{2}){4}(?![0-9A-Za-z_-]|\.[0-9]|[ ][0-9A-Fa-f]{2}\b)
 """
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 # Before an address there is no group of one, but there may be a word: `source:2001:db8::1`.
@@ -58,7 +59,7 @@ _IP = rf"""
 | (?<![\w.]){_NO_GROUP}(?:[0-9A-Fa-f]{{0,4}}:){{2,7}}[0-9A-Fa-f]{{1,4}}(?!\w|:\w)
 """
 _VERSION_BEFORE = re.compile(
-    r"(?i)(?:\b(?:version|release|build|firmware|ver|driver|upgrade[ds]?|assembly\w{0,20})\b[^\n]{0,40}|\bv\.?\s?|(?:[=~<>!]=|[~^])\s?"
+    r"(?i)(?:\b(?:version|release|build|firmware|ver|driver|build\w{1,8}|upgrade[ds]?|assembly\w{0,20})\b[^\n]{0,40}|\bv\.?\s?|(?:[=~<>!]=|[~^])\s?"
     r"|\b(?:section|sect?|sec|chapter|clause|paragraph|para|article|appendix|figure|fig|table|item|step|annex|kapitel|abschnitt"
     r"|ziffer|rule|rfc\s?\d+|level|requirement|req)\b\.?[\s:#(]{0,3}|§\s?|\b[\w-]{1,40}[-_@]v?)\Z"
 )
@@ -206,8 +207,10 @@ def _mac(match: re.Match[str], _name: str) -> Find | None:
 _MAC = r"""
   (?<![\w.-])(?<!\b[0-9A-Fa-f]{2}:)(?:[0-9A-Fa-f]{2}(?P<gap>[:-])(?:[0-9A-Fa-f]{2}(?P=gap)){4}[0-9A-Fa-f]{2}|[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4})(?!\w|[.:-]\w)
 """
-_SAID_AT = re.compile(r"\s*[\[({<]\s*(?:at|@|ät)\s*[\])}>]\s*|\s+(?:at|@|ät|arroba)\s+|_at_|\.at\.")
-_SAID_DOT = re.compile(r"\s*[\[({<]\s*(?:dot|\.|punkt|punto|point)\s*[\])}>]\s*|\s+(?:dot|punkt|punto)\s+|_dot_")
+_SAID_AT = re.compile(r"\s*[\[({<]\s*(?:at|@|ät)\s*[\])}>]\s*|\s+(?:at|@|ät|arroba|arobase|chiocciola)\s+|_at_|\.at\.")
+_SAID_DOT = re.compile(
+    r"\s*[\[({<]\s*(?:dot|\.|punkt|punto|point)\s*[\])}>]\s*|\s+(?:dot|punkt|punto|point|ponto)\s+|_dot_"
+)
 _OF_NOBODY = ("git", "hg", "svn")  # the logins of servers for code
 _QUOTES = "\\\"'"
 _TRANSLATED = bytes.fromhex("0064ff9b").ljust(12, b"\0")  # RFC 6052: an IPv4 host seen through IPv6
@@ -224,7 +227,7 @@ _RESERVED = tuple(
         "2001:db8::/32",
     )
 )
-_CARDS = r"(?:[^0-9A-Za-z_.+-]|\\[bfnrt])[2-6][0-9]{3}(?:[0-9]{9}|-[0-9]{4}-| {1,3}[0-9]{4} | - |\.[0-9]{4}\.|[ .-][0-9]{6}[ .-])"
+_CARDS = r"(?:[^0-9A-Za-z_.+-]|%B|\\[bfnrt])[2-6][0-9]{3}(?:[0-9]{9}|-[0-9]{4}-| {1,3}[0-9]{4} | - |\.[0-9]{4}\.|[ .-][0-9]{6}[ .-])"
 _PHONES = (
     r"\+[1-9](?:[ ()./-]{0,2}[0-9]){6}|01[5-7][0-9][ /-][0-9]{7}|0[2-9][0-9]{1,3}/[0-9]{5}|0[0-9]{1,2}-[0-9]{4}-[0-9]{4}|1[3-9][0-9][ -][0-9]{4}[ -][0-9]{4}|[6-9][0-9]{4} [0-9]{5}|[^0-9A-Za-z_.]00[1-9](?:[ ()./-]?[0-9]){7}|\(0?[1-9][0-9]{1,4}\) ?[0-9]{3}|[^0-9A-Za-z_.]0[1-9][0-9]{1,3}[ -][0-9]{3}"
     r"|0[1-9] [0-9]{2} [0-9]{2} [0-9]{2} |0[1-9][.-][0-9]{2}[.-][0-9]{2}[.-][0-9]{2}[.-]|[0-9]\)[ .-]?[0-9]{3}[ .-][0-9]{4}|[0-9]{3}\.[0-9]{3}\.[0-9]{4}|[0-9]{3}-[0-9]{3}-[0-9]{4}"
@@ -232,10 +235,41 @@ _PHONES = (
 _ADDRESSES = r"ip-[0-9]{1,3}-[0-9]{1,3}-[0-9]|[0-9]-[0-9]{1,3}-[0-9]{1,3}-[0-9]{1,3}[.-][A-Za-z]|:[Ff]{4}:|64:ff9b:|\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]|::|:[0-9A-Fa-f]{1,4}:[0-9A-Fa-f]{1,4}:[0-9A-Fa-f]{1,4}:"
 _MACS = r"[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5}|[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}"
 
+# An address as Cloudflare hides it in a page: bytes in hex, each with the first one's bits turned.
+_HIDDEN = r"(?:(?<=cfemail=[\"'])|(?<=cfemail=\\[\"'])|(?<=cfemail=\\\\\\[\"'])|(?<=email-protection\#))(?P<hex>[0-9a-f]{14,510})(?![0-9A-Fa-f])"
+
+
+def _hidden(match: re.Match[str], _name: str) -> Find | None:
+    key, *rest = bytes.fromhex(match["hex"][: len(match["hex"]) // 2 * 2])
+    address = bytes(byte ^ key for byte in rest).decode("latin-1")
+    return whole(match, address.lower()) if "@" in address and address.isprintable() else None
+
+
+# Lines that machines read of passports and visas (ICAO 9303, TD3 and MRV) and of cards (TD1, both lines with numbers).
+_READ = r"""
+  (?<![A-Z0-9<])(?:
+    (?P<number>[A-Z0-9<]{9})(?P<digit>[0-9])[A-Z<]{3}[0-9]{7}[MFX<][0-9]{7}[A-Z0-9<]{8,16}
+  | [IACPV][A-Z<][A-Z<]{3}(?P<card>[A-Z0-9<]{9})(?P<card_digit>[0-9])[A-Z0-9<]{15}
+  | [0-9]{7}[MFX<][0-9]{7}[A-Z<]{3}[A-Z0-9<]{11}[0-9]
+  )(?![A-Z0-9<])
+"""
+_WEIGHTS = (7, 3, 1)
+
+
+def _read(match: re.Match[str], _name: str) -> Find | None:
+    number, digit = match["number"] or match["card"], match["digit"] or match["card_digit"]
+    if number is None:
+        return whole(match, match[0]) if "<<" in match[0] else None
+    total = sum((0 if c == "<" else int(c, 36)) * _WEIGHTS[n % 3] for n, c in enumerate(number))
+    return whole(match, number.rstrip("<")) if total % 10 == int(digit) else None
+
+
 EMAIL = Kind("email", "@", _EMAIL, _email, hint=WORDS)
+HIDDEN = Kind("email", "cfemail=|email-protection#", _HIDDEN, _hidden, hint=WORDS)
+READ = Kind("national_id", "[0-9]{7}[MFX<][0-9]{7}|[A-Z<]{3}[A-Z0-9<]{9}[0-9][A-Z0-9<]+<<", _READ, _read, hint=DIGITS)
 SPOKEN = Kind(
     "email",
-    r"(?i)[\[({<_ .](?:at|@|ät|arroba)[\])}>_ .].{1,64}[^a-z](?:dot|punkt|punto)[^a-z]|[\[({<]\s?(?:at|@|ät)\s?[\])}>]",
+    r"(?i)[\[({<_ .](?:at|@|ät|arroba|arobase|chiocciola)[\])}>_ .].{1,64}[^a-z](?:dot|punkt|punto|point|ponto)[^a-z]|[\[({<]\s?(?:at|@|ät)\s?[\])}>]",
     _SPOKEN,
     _spoken,
     hint=WORDS,

@@ -19,6 +19,7 @@ from flywheel.stages.ingest.patterns.names import (
     COOKIE,
     HEADER,
     PASSWORD,
+    PIN,
     SECRET,
     fits,
     is_placeholder,
@@ -39,6 +40,7 @@ _WORD = re.compile(
     r"|key|credential|creds|auth|cookie|schlüssel|schluessel|sas_|sas-|sastoken|seed|mnemonic|dsn|pat\b|pin\b|pin_|cvv|cvc"
 )
 _BEFORE = re.compile(r"[\w-]{0,48}\Z")
+_DOTTED = re.compile(r"(?:secret|private|account|encryption)\.\Z")  # before `key`, in a property's name
 _AFTER = re.compile(r"[\w-]{0,40}")
 _LONGEST_BEFORE = 48
 
@@ -50,17 +52,19 @@ _HOLDER = r"(?:(?:new\s)?(?:[\w.]{0,24}(?:::|\.))?(?:from|of|[Ss]tring|str|b(?:y
 # After the name: its closing quote or bracket, what assigns, the value. A type may be between (`x: str = "..."`).
 _ASSIGNED = re.compile(
     rf"{_CLOSE}(?:\[[0-9]{{0,6}}\]|\.(?:value|text|textContent|innerText))?[?!]?[ \t]{{0,16}}(?::[ \t]{{0,4}}[A-Za-z][\w.]{{0,24}}(?:[\[|][^\n=]{{0,24}})?[ \t]{{0,4}}(?==[^=]))?"
-    rf"(?P<sep>=>|:=|\|\|=?|\?\?=?|===?|!==?|[:=]|or(?=[ ][\"']))[ \t]{{0,16}}(?:\n(?=[ \t]{{0,24}}[\"'`{{]))?[ \t]{{0,24}}(?:[|>][-+]?[ \t]{{0,4}}\n[ \t]{{1,24}})?"
+    rf"(?P<sep>=>|:=|::(?=[ ])|\|\|=?|\?\?=?|===?|!==?|[:=]|or(?=[ ][\"']))[ \t]{{0,16}}(?:\n(?=[ \t]{{0,24}}[\"'`{{]))?[ \t]{{0,24}}(?:[|>][-+]?[ \t]{{0,4}}\n[ \t]{{1,24}})?"
     rf"(?:&\w{{1,24}}[ ]{{1,4}})?(?:(?:{_HOLDER}\(\s{{0,8}}(?:value\s?=\s?)?)?{_QUOTED}|{_BARE})"
 )
 _LISTED = re.compile(rf"""["'`]\s{{0,4}},\s{{0,8}}{_QUOTED}""")
 _MARKUP = re.compile(
-    r"[^<>\n]{0,120}>\s{0,16}(?:<!\[CDATA\[)?(?P<bare>[^<>]{1,512}?)\s{0,16}(?:\]\]>)?</"
-    r"|</[\w:.-]{1,40}>\s{0,24}<[\w:.-]{1,40}>\s{0,8}(?P<next>[^<>]{1,512}?)\s{0,8}</"
+    r"[^<>\n]{0,120}>\s{0,16}(?:<(?:[Vv]alue|string)>\s{0,8})?(?:<!\[CDATA\[)?(?P<bare>[^<>]{1,512}?)\s{0,16}(?:\]\]>)?</"
+    r"|</[\w:.-]{1,40}>\s{0,24}<[\w:.-]{1,40}(?:\s[^<>]{0,60})?>\s{0,8}(?P<next>[^<>]{1,512}?)\s{0,8}</"
 )
 _OPENED = re.compile(r"<[\w:]{0,24}(?:\s(?:key|name|id)=[\"'][\w.-]{0,48})?\Z")
 _ESCAPED_MARKUP = re.compile(r"&gt;(?P<bare>(?:(?!&lt;)[^\n]){1,256}?)&lt;")
-_PAIR_NAMES = r"(?:value|val|text|content|data|default|secret|input|string|keys|body|defaultvalue)"
+_PAIR_NAMES = (
+    r"(?:(?:parameter|setting)?value|val|text|content|data|default|secret|input|string|keys|body|defaultvalue)"
+)
 _PAIRED = re.compile(
     rf"""['"`\])]{{0,4}}(?:\s{{0,4}}\{{)?(?:[,;]|\s)[^{{}}<>]{{0,100}}?(?:(?<![\w-])["']?(?i:{_PAIR_NAMES})["']?\s{{0,4}}[:=]|--(?:value|body)[ =]|"""
     rf"""(?:/t[ \t]{{1,4}})?REG_\w{{2,10}}(?:[ \t]{{1,40}}/d)?[ \t])\s{{0,40}}(?:{_QUOTED}|{_BARE})"""
@@ -217,6 +221,8 @@ def _at(text: str, word: re.Match[str]) -> Iterator[Find]:
     end = after.end() if after else word.end()
     name = text[start:end]
     kind = kind_of_name(name.strip("-_"))
+    if not kind and name == "key" and _DOTTED.search(text, max(0, start - 12), start):
+        kind = SECRET
     if not kind or (text[start - 1 : start] == "/" and text[end : end + 1] != "="):  # a part of a path
         return
     for find in (_assigned, _marked_up, _flag, _pair, _filled, _statement, _next):
@@ -325,7 +331,7 @@ def _marked_up(text: str, start: int, end: int, kind: str) -> Find | None:
         found = _value(_ESCAPED_MARKUP.match(text, end), "bare") if opened else None
     elif group == "bare" and not _OPENED.search(text, max(0, start - 96), start):
         return None
-    return _find(*found) if found and fits(_lax(kind), found[0], quoted=True) else None
+    return _find(*found) if found and fits(kind if kind == PIN else _lax(kind), found[0], quoted=True) else None
 
 
 def _lax(kind: str) -> str:
@@ -459,13 +465,13 @@ def _alone(text: str, small: str) -> Iterator[Find]:
 
 
 _TRIGGER = (
-    r"(?i:assword|bearer |passw|passe[^a-z]|senha|[^a-z]ww[:=]|add-mask::|authorization[\"'\\]{0,4}[:=]|/(?:auth|login|signin|sign-in|sso|magic|reset|verify|confirm|invite|activate|callback|oauth)[a-z0-9_/.-]{0,24}[?#]|wachtwoord|has(?:ł|l)o|парол|şifre|sifre|parola|jelsz|heslo|salasana|adgangskode|passord|clave |codice |rootpw|密码|密碼|パスワード|비밀번호|psk|shared.key|[a-z0-9] login |log in with|sign in with|secrets[\"'\\]{0,8}[ ]?:|auth |auth-user|requirepass|networkcred|passwd|passphrase|passcode|pass[\"'\\]{0,6}\]?[ ]?[:=,>-]|[a-z_-]pass[^a-z]|(?:user|login)[^\n\"]{1,48} pass |pass_(?:prod|dev|test|staging)|pass [^ \\\"]*[0-9!#%]|pass:|pwd|pswd|pw[^a-z]|kennwort|contrase|senha|identified|credential|creds[^a-z]|zugangs(?:daten|code)|schl(?:ü|ue)ssel"
+    r"(?i:assword|bearer |passw|passe[^a-z]|senha|[^a-z]ww[:=]|add-mask::|authorization[\"'\\]{0,4}[:=]|/(?:auth|login|signin|sign-in|sso|magic|reset|verify|confirm|invite|activate|callback|oauth)[a-z0-9_/.-]{0,24}[?#]|wachtwoord|has(?:ł|l)o|парол|şifre|sifre|parola|jelsz|heslo|salasana|adgangskode|passord|clave |codice |rootpw|密码|密碼|パスワード|비밀번호|psk|shared.key|[a-z0-9] login |log in with|sign in with|secrets[\"'\\]{0,8}[ ]?:|auth |auth-user|requirepass|networkcred|passwd|passphrase|passcode|pass[\"'\\]{0,6}\]?[ ]?[:=,>-]|[a-z_-]pass[^a-z]|(?:user|login)[^\n\"]{1,48} pass |pass_(?:prod|dev|test|staging)|pass [^ \\\"]*[0-9!#%]|pass:|pwd|pswd|mdp[^a-z]|pw[^a-z]|kennwort|contrase|senha|identified|credential|creds[^a-z]|zugangs(?:daten|code)|schl(?:ü|ue)ssel"
     r"|(?:secret|token|key|auth|authorization|cookies?|dsn)(?:[-_][a-z0-9]{1,6}|value|text)?[\"'\\]{0,8}\]?[ ]{0,3}[:=>,<&]"
     r"|(?:secret|token|key|auth)[\"'\\]{0,8} (?:is|are|ist|lautet|value|[\"'\\]{0,6}[A-Za-z0-9_/+=.-]{16})"
     r"|(?:secret|token|key)[^a-z][^\n]{0,24}[A-Za-z0-9_/+=.-]{20}|-(?:secret|token|key)[\"'\\,]{0,4} [\"'\\]|secret set|put-parameter|secret-string|put-secret"
     r"|(?:secret|token|key)[\"'\\]{0,8}(?:\\+n| )[ -]{0,24}[\"'\\]{0,4}value|cv[vc]2?[^a-z]"
     rf"|{START}(?:(?:pin|t?otp)[^a-z]|(?:un)?rar |(?:un)?zip [^\"]*-P|7za? )"
-    r"|(?:verifi|tigungs|sicherheits|curit|segurid|time|factor|mfa)[a-zäéóñ]{0,9}[ _-]?(?:code|passc)|c(?:ode|ódigo) (?:de s|de v|[0-9]{4})|[^a-z]tan[^a-z][^0-9]{0,12}[0-9]{4}|tiecode|einmalc|geheimzahl|code[^a-z][^0-9]{0,24}[0-9]{4}|ódigo[^0-9]{0,24}[0-9]{4}|security.?answer|(?:backup|recovery)[ -]codes"
+    r"|(?:verifi|tigungs|sicherheits|curit|segurid|time|factor|mfa)[a-zäéóñ]{0,9}[ _-]?(?:code|passc)|c(?:ode|ódigo) (?:de s|de v|[0-9]{4})|[^a-z]tan[^a-z][^0-9]{0,12}[0-9]{4}|tiecode|einmalc|geheimzahl|code[^a-z][^0-9]{0,24}[0-9]{4}|ódigo[^0-9]{0,24}[0-9]{4}|security.?answer|puk[12]?[^a-z]|(?:認証|確認)コード|验证码|校验码|인증|lock ?box|puerta|türcode|(?:backup|recovery|rescue|scratch|wiederherstellungs)[ -]?codes?[^a-z]|c(?:odes?|ódigos?) (?:de )?(?:secours|récup|recup|respaldo)"
     r"|curl|sshpass|mysql|mariadb|mycli|redis-cli|ftp[> ]|twine|bcp |rpcclient|hydra|freerdp|winrm|crackmap|nxc |certutil|useradd|adduser|usermod|rabbitmqctl|ldap|smbclient|sqlcmd|sqlplus|mongo|net use|chpasswd|cryptsetup|kinit| /p:|sudo|openssl|lftp|htpasswd"
     r"|ipmitool|mosquitto|snmp|plink|pscp|psexec|securestring|getconnection)"
     r"|://[^/:@<>\"]*:[^:<>\" ]*@|:(?:543[0-9]|6432|\*):[^:\" ]+:[^:\" ]+:"

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from flywheel.stages.ingest.patterns.kinds import Find, windows
 from flywheel.stages.ingest.patterns.names import PASSWORD, SECRET, fits, is_placeholder
 
-_PASSWORDS = r"pass[ -]?(?:word|wd|phrase|code)|mots? de passe|palavra[- ]passe|ww(?=:)|contrase(?:ñ|n)a|senha|parola d'ordine|kennwort|passwort|clave|şifrem?|parola|jelszó|heslo|salasana|passord|adgangskode|zugangscode|pwd|\bpw\b|\bpass(?=\s)"
+_PASSWORDS = r"mdp|pass[ -]?(?:word|wd|phrase|code)|mots? de passe|palavra[- ]passe|ww(?=:)|contrase(?:ñ|n)a|senha|parola d'ordine|kennwort|passwort|clave|şifrem?|parola|jelszó|heslo|salasana|passord|adgangskode|zugangscode|pwd|\bpw\b|\bpass(?=\s)"
 _SECRETS = (
     r"api[ -]?(?:key|token|secret)|(?:access|secret|auth(?:entication)?|bearer|personal access|refresh|session|bot|deploy|signing|webhook|client|license|totp|private|wallet|eth(?:ereum)?(?: private)?|encryption)[ -](?:key|token|secret)"
     r"|\btoken\b|\bsecret\b|(?:api|wlan|netzwerk|zugangs|sicherheits|lizenz|wifi|wi-fi)[ -]?schl(?:ü|ue)ssel|\bPAT\b|totp secret"
 )
 _KEY = re.compile(rf"(?i)(?<![\w/.@=-])(?:(?P<password>{_PASSWORDS})|(?P<secret>{_SECRETS}))s?(?![\w=/(\[<])")
 _QUOTE = r"""["'`“”„«»‘’‚‹›「」]"""  # noqa: RUF001 - quotes as people write them
-_IS = r"(?:it's|it is|that's|is now|is still|is|was|are|will be|would be|should be|has been set to|changed from|changed to|set to|from|to|as|est désormais|est|es ahora|es|è|é|ist jetzt|ist|lautet|war|wird|sei|auf|heißt|:|=|->|=>|→|–|-)"  # noqa: RUF001 - a dash
+_IS = r"(?:brzmi|(?<=contraseña )a|(?<=clave )a|it's|it is|that's|is now|is still|is|was|are|will be|would be|should be|has been set to|changed from|changed to|set to|from|to|as|à|est désormais|est|es ahora|es|è|é|ist jetzt|ist|lautet|war|wird|sei|auf|heißt|:|=|->|=>|→|–|-(?!-))"  # noqa: RUF001 - a dash
 # What may be between: of what, for whom, since when; then the verb or a colon.
 _SAID = re.compile(
     rf"(?i)[\"'`*_,]{{0,3}}(?:\s(?!it\b|is\b|ist\b|was\b)[\w@.()/'\\-]{{1,40}}){{0,7}}?,?[ \t]{{0,3}}(?:{_IS}(?=\W)[ \t]{{0,4}}:?)[*_]{{0,2}}[ \t]{{0,3}}\n?[ \t]{{0,3}}"
@@ -42,20 +42,20 @@ _NETRC = re.compile(
     r"(?i)(?:machine\s+\S{1,128}\s+(?:login\s+\S{1,128}\s+)?|(?:login|user(?:name)?)\s+\S{1,128}\s+)(?:password|pass)\s+(?P<bare>\S{3,256})"
 )
 _PAIR = re.compile(
-    r"(?i)(?:credentials?|login|logins|(?:log|sign) in with|zugangsdaten|user(?:name)?\s?/\s?pass(?:word)?)\b[^\n:]{0,40}:?\s{1,3}(?P<user>[\w.@+-]{2,64})\s{0,2}[/:|]\s{0,2}(?P<bare>[^\s\"'`<>,;]{5,128})"
+    r"(?i)(?:credentials?|login|logins|acceso|accès|accesso|acesso|zugang|dostęp|toegang|(?:log|sign) in with|zugangsdaten|user(?:name)?\s?/\s?pass(?:word)?)\b[^\n:]{0,40}:?(?: ?→)?\s{1,3}(?P<user>[\w.@+-]{2,64})\s{0,2}[/:|]\s{0,2}(?P<bare>[^\s\"'`<>,;]{5,128})"
 )
 _CODES = (
-    r"(?:verification|security|one[ -]time|sms|2fa|mfa|two[ -]factor|authenticat(?:or|ion)|login|log-?in|access|alarm|door|gate|entry|unlock|recovery|backup|pairing)[ -](?:pass)?codes?|(?:use|enter) (?:the )?code|(?:pass|one-time )code|t?otp"
-    r"|(?:bestätigungs|sicherheits|verifizierungs|einmal|zugangs|tür)[ -]?(?:code|pin)|code (?:de |d')?(?:la )?(?:vérification|sécurité|connexion|accès|pin)"
+    r"(?:verification|security|one[ -]time|sms|2fa|mfa|two[ -]factor|authenticat(?:or|ion)|login|log-?in|access|alarm|door|lock ?box|safe|garage|building|gate|entry|unlock|recovery|backup|pairing)[ -](?:pass)?codes?|(?:use|enter) (?:the )?code|(?:pass|one-time )code|t?otp"
+    r"|(?:bestätigungs|sicherheits|verifizierungs|einmal|zugangs|tür|haustür|tor)[ -]?(?:code|pin)|code (?:de |d')?(?:la )?(?:vérification|sécurité|connexion|accès|pin)"
     r"|(?:your|ihr|dein|votre|ton|tu|su|seu|je|uw|din|ditt|twój) (?:[\w-]{1,16} ){0,2}(?:code|código|kod|kode)"
-    r"|código (?:de )?(?:la )?(?:verificación|verificação|seguridad|segurança|acceso|acesso|pin)"
+    r"|(?:認証|確認)コード|验证码|校验码|인증(?:번호|코드)|código (?:de )?(?:la )?(?:puerta|entrada|portal|alarma|verificación|verificação|seguridad|segurança|acceso|acesso|pin)"
     r"|codice (?:di |d')?(?:verifica|sicurezza|accesso|conferma)|[a-zäöü]{4,14}code|kod (?:weryfikacyjny|autoryzacyjny)|verifieringskod|doğrulama kodu"
 )
 _PIN = re.compile(
-    rf"(?i)(?<![\w-])(?:pin(?:[ -]?(?:code|number|nummer))?|cv[vc]2?|{_CODES}|geheimzahl|tan)['\"]?(?:\s(?:for|of|on|für|von|de|du|pour|para)\s[\w\s]{{1,24}}?)?\s{{0,3}}(?:{_IS})?\s{{0,3}}(?:le |el |o )?[\"'#]?(?P<bare>[0-9]{{3,8}})(?![\w.,-]?[0-9A-Za-z])"
+    rf"(?i)(?<![\w-])(?:pin(?:[ -]?(?:code|number|nummer))?|puk[12]?|pin[12]|cv[vc]2?|{_CODES}|geheimzahl|tan)['\"]?(?:\s(?:for|of|on|für|von|de|du|pour|para)\s[\w\s]{{1,24}}?)?\s{{0,3}}(?:{_IS})?\s{{0,3}}(?:le |el |o )?[\"'#]?(?P<bare>[0-9]{{3,8}})(?![\w.,-]?[0-9A-Za-z])"
 )
 _BACKUP = re.compile(
-    r"(?i)(?:backup|recovery|rescue|scratch|wiederherstellungs)[ -]?codes?[^\n]{0,40}:(?P<codes>(?:[\s,;*0-9.)-]{1,6}(?=[a-z0-9-]{0,12}[0-9])[a-z0-9]{4,8}(?:-[a-z0-9]{4,8}){0,3}){1,16})"
+    r"(?i)(?:(?:backup|recovery|rescue|scratch|wiederherstellungs)[ -]?codes?|c(?:odes?|ódigos?) (?:de )?(?:secours|récupération|recuperaci[óo]n|respaldo|recuperação|backup))[^\n]{0,40}?(?::|are\b|sind\b|sont\b|son\b|são\b|\n)(?P<codes>(?:[\s,;*0-9.)-]{1,6}(?=[a-z0-9-]{0,12}[0-9])[a-z0-9]{4,8}(?:-[a-z0-9]{4,8}){0,3}){1,16})"
 )
 _BACKUP_CODE = re.compile(r"(?i)(?=[a-z0-9-]{0,12}[0-9])[a-z0-9]{4,8}(?:-[a-z0-9]{4,8}){0,3}")
 _CODE_FIRST = re.compile(
@@ -67,9 +67,11 @@ _PROMPT = re.compile(
 # With the characters before and after a word of `_SAYING` that they need.
 _WAYS = ((_AS, 160, 12), (_NETRC, 160, 260), (_PROMPT, 64, 160), (_PAIR, 12, 240))
 _DONE = ".,;:)]}\u2026"
-_PINS = re.compile(r"pin\b|pin[ -]|cvv|cvc|codes?\b|codice|kod\b|kodu\b|código|otp\b|geheimzahl|tan\b")
+_PINS = re.compile(
+    r"codes? de|puk|コード|验证码|校验码|인증|code\b|pin\b|pin[ -]|cvv|cvc|codes?\b|codice|kod\b|kodu\b|código|otp\b|geheimzahl|tan\b"
+)
 _SAYING = re.compile(
-    r"pass|kennwort|contrase|senha|clave|şifre|parola|jelsz|heslo|salasana|adgangskode|\bww:|log in|sign in|pwd|pw\b|login|user\b|username|credential|zugang|token|secret|key|lüssel|luessel|pat\b"
+    r"pass|mdp\b|kennwort|contrase|senha|clave|şifre|parola|jelsz|heslo|salasana|adgangskode|\bww:|log in|sign in|pwd|pw\b|login|user\b|username|credential|zugang|token|secret|key|lüssel|luessel|pat\b"
 )
 
 

@@ -8,10 +8,13 @@ from collections.abc import Iterator
 from flywheel.stages.ingest.patterns.kinds import GIVEN, Find
 from flywheel.stages.ingest.patterns.names import PASSWORD, fits, kind_of_name
 
-_NAMES = re.compile(r"passw|pwd|kennwort|\bpass\b|secret|token|api_?key")
+_NAMES = re.compile(
+    r"passw|pwd|kennwort|\bpass\b|secret|token|api_?key|mots?_de_passe|contrase(?:ñ|n)a|senha|wachtwoord|has(?:ł|l)o\b|密码|パスワード"
+)
 _INSERT = re.compile(r"(?i)\binto\s{1,8}\S{1,128}\s{0,8}\((?P<columns>[^()]{1,2000})\)\s{0,8}values\s{0,8}")
 _ROW = re.compile(r"\s{0,8},?\s{0,8}\((?P<row>(?:'(?:[^']|''){0,2000}'|[^()'])*)\)")
 _CELL = re.compile(r"\s{0,8}N?(?:'(?P<quoted>(?:[^']|''){0,2000})'|(?P<bare>[^,']{0,200}))\s{0,8}(?:,|\Z)")
+_BYTES = re.compile(r"(?:0x|[xX])(?P<hex>[0-9A-Fa-f]{8,512})")
 _RULE = re.compile(r"[\s|+:=─-╿-]*")
 _MOST_ROWS = 1000
 _SEPARATORS = tuple(re.compile(sign) for sign in (r"\|", "[│┃║]", r"\t", ";", ",", r"[ ]{2,}"))
@@ -128,3 +131,9 @@ def _inserted(text: str, statement: re.Match[str]) -> Iterator[Find]:
             kind = kind_of_name(name)
             if kind and cell["quoted"] and fits(PASSWORD if kind == PASSWORD else kind, cell["quoted"], quoted=True):
                 yield Find(cell["quoted"], *cell.span("quoted"))
+            elif kind and cell["bare"] and (bytes_ := _BYTES.fullmatch(cell["bare"].strip())):
+                yield Find(
+                    bytes_["hex"],
+                    start := cell.start("bare") + cell["bare"].index(bytes_["hex"]),
+                    start + len(bytes_["hex"]),
+                )

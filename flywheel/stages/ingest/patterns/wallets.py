@@ -21,6 +21,7 @@ _RUN = re.compile(
 _WORD = re.compile(r"[A-Za-z]{3,8}")
 _ANNOUNCED = re.compile(r"(?i)(?:seed|recovery|mnemonic|backup|wallet|secret|wiederherstellungs)[^\n]{0,60}\Z")
 
+_EXPLAINED = re.compile(r"(?i)[^\n]{0,48}\b(?:seed|mnemonic|wallet)\b")
 _NAMED = re.compile(r"(?i)seed|mnemonic|recovery")
 
 
@@ -61,7 +62,8 @@ def _in(words: list[tuple[str, int, int]], text: str, *, announced: bool) -> Ite
 
 
 def _counts(words: list[str], text: str, start: int) -> bool:
-    return bool(_ANNOUNCED.search(text, max(0, start - 80), start)) or _checks(words)
+    before, after = text[max(0, start - 80) : start], text[start : start + 320].rpartition(words[-1])[2]
+    return bool(_ANNOUNCED.search(before) or _EXPLAINED.match(after)) or _checks(words)
 
 
 def _checks(words: list[str]) -> bool:
@@ -72,7 +74,37 @@ def _checks(words: list[str]) -> bool:
     return f"{digest[0]:08b}"[: len(bits) - size] == bits[size:]
 
 
-_TRIGGER = (
-    r"[^a-z](?:[a-z]{3,8} ){11}[a-z]{3,8}|(?i:seed|mnemonic|recovery)[^\n]{0,40}[a-z]{3,8}[ ,][^\n]{0,8}[a-z]{3,8}"
+# Seeds of Stellar and of NATS: base32 of a version, 32 bytes and a sum; keys of Solana: 64 numbers of a byte.
+_BASE32 = re.compile(r"(?<![A-Za-z0-9])(?:S[A-Z2-7]{55}|S[ANOUCX][A-Z2-7]{56})(?![A-Za-z0-9])")
+_NUMBERS = re.compile(r"(?<=\[)\s?(?:[0-9]{1,3},\s?){63}[0-9]{1,3}\s?(?=\])")
+_OF_SOLANA = re.compile(r"(?i)solana|id\.json|keypair|wallet|secret|private")
+_BYTE = 256
+
+
+_OTHER_WORDS = re.compile(
+    r"(?i)(?:frase (?:semilla|di recupero|de recuperaci[óo]n)|phrase de récupération|リカバリーフレーズ|助记词|니모닉)\s?[:：]?\s{0,3}"  # noqa: RUF001 - as people write it
+    r"(?P<phrase>[^\W\d_]{1,16}(?:[ \u3000]{1,2}[^\W\d_]{1,16}){11,23})"
 )
+
+
+def keys(text: str, name: str) -> Iterator[Find]:
+    """Yield seeds in base32, keys as lists of numbers, and phrases of words that no English list has."""
+    for match in _OTHER_WORDS.finditer(text):
+        yield Find(match["phrase"], *match.span("phrase"))
+    for match in _BASE32.finditer(text):
+        if any(map(str.isdigit, match[0])):
+            yield Find(match[0], *match.span())
+    for match in _NUMBERS.finditer(text):
+        is_key = all(int(number) < _BYTE for number in match[0].split(","))
+        alone = text[: match.start()].strip() == "[" and text[match.end() :].strip() == "]"
+        if is_key and (alone or _OF_SOLANA.search(f"{name} {text[max(0, match.start() - 120) : match.end() + 80]}")):
+            yield Find(match[0].strip(), match.start(), match.end())
+
+
+_TRIGGER = r"[^a-z](?:[a-z]{3,8} ){11}[a-z]{3,8}|[a-z] ??(?:(?: |\\n)?[0-9]{1,2}[.):] ?[a-z]{3,8}){5}|(?i:seed|mnemonic|recovery)[^\n]{0,40}[a-z]{3,8}[ ,][^\n]{0,8}[a-z]{3,8}"
 SEED = Scan("secret", _TRIGGER, seeds)
+PRINTED = Scan(
+    "secret",
+    r"(?i:frase |récupération)|フレーズ|助记词|니모닉|(?:[^A-Za-z0-9]|\\[nrt])S[A-Z2-7]{12}|\[ ?[0-9]{1,3}(?:, ?[0-9]{1,3}){20}",
+    keys,
+)
