@@ -86,7 +86,7 @@ def known_actions(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataF
         anchored(steps)
         .filter(pl.col("act").is_not_null())
         .join(known.select("episode_id", "p_success", "value", "weight"), on="episode_id", maintain_order="left")
-        .join(episodes.select("episode_id", voter=voter), on="episode_id", how="left", maintain_order="left")
+        .join(episodes.select("episode_id", "policy", voter=voter), on="episode_id", how="left", maintain_order="left")
     )
 
 

@@ -117,12 +117,18 @@ def _shared_anchor(one: pl.DataFrame, other: pl.DataFrame) -> pl.Series:
 
 
 def _sums(actions: pl.DataFrame, anchors: pl.Series) -> pl.DataFrame:
-    """Return the attempts at the anchors, as state_0; n and total are of a user's attempts at it as one."""
+    """Return the attempts at the anchors, as state_0; n and total are of a user's attempts at it as one.
+
+    Attempts of several policies may meet there: an outcome counts by how far it is from its policy's others, so that an
+    action is not taken for good because a good policy takes it.
+    """
     wanted = anchors.drop_nulls().unique().implode()
     parts = []
     for name in ("seen", "exact", "rough"):
         met = actions.filter(pl.col(name).is_in(wanted))
         once = met.unique([name, "act", "episode_id"], keep="first", maintain_order=True)
+        mean = (pl.col("weight") * pl.col("outcome")).sum() / pl.col("weight").sum()
+        once = once.with_columns(outcome=pl.col("outcome") - mean.over(name, "policy") + mean.over(name))
         share = once.with_columns(n=pl.col("weight") / pl.len().over(name, "act", "voter"))
         own = ("act", *_KEYS, "voter", "weight", "outcome", "n")
         parts.append(share.select(*own, total=pl.col("n") * pl.col("outcome"), state_0=pl.col(name)))

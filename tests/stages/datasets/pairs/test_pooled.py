@@ -13,7 +13,7 @@ from flywheel.contracts import polars_schema
 from flywheel.funnel import Funnel
 from flywheel.records import PreferencePair
 from flywheel.stages.common.canonical import call_key
-from flywheel.stages.datasets.pairs import build_pairs
+from flywheel.stages.datasets.pairs import build_pairs, sibling
 from flywheel.stages.datasets.pairs.believed import Shown
 from flywheel.stages.values.alternatives import build_alternatives
 from flywheel.stages.values.evidence import build_evidence
@@ -26,11 +26,12 @@ REWARDS = RewardsConfig()
 
 
 def mined(
-    frames: Make, bad: Callable[[str], dict[str, Any]], looked: Sequence[str] = ()
+    frames: Make, bad: Callable[[str], dict[str, Any]], looked: Sequence[str] = (), policies: Sequence[str] = ("p",)
 ) -> tuple[list[dict[str, Any]], dict[str, int]]:
     """Mine 24 tasks of one intent with one attempt each; half of them do `bad` and fail.
 
-    With `looked` they look first, and see the one text (who fails) or the other.
+    With `looked` they look first, and see the one text (who fails) or the other. With two `policies` the first is that
+    of those who fail.
     """
     rows, calls = list[dict[str, Any]](), dict[tuple[str, int], str]()
     for n in range(24):
@@ -44,6 +45,8 @@ def mined(
             calls[f"e{n:02}", at] = call_key({"name": step["call"][0], "arguments": step["call"][1]})
         rows.append({"id": f"e{n:02}", "task": f"t{n}", "p": 0.97 if good else 0.03, "steps": steps})
     episodes, steps_, returns = frames(rows)
+    acted = [policies[int(name[1:]) % 2 % len(policies)] for name in episodes["episode_id"]]
+    episodes = episodes.with_columns(policy=pl.Series(acted))
     keys = [calls.get(place) for place in steps_.select("episode_id", "index").rows()]
     steps_ = steps_.with_columns(action_key=pl.Series(keys, dtype=pl.String))
     table = build_values(build_evidence(episodes, steps_, returns, REWARDS), Funnel())
@@ -86,3 +89,27 @@ def test_what_tools_had_shown_decides_where_an_action_makes_sense(
 ) -> None:
     pairs, _ = mined(frames, lambda order: {"order": order}, looked)
     assert bool(pairs) == some
+
+
+def test_what_the_better_policy_happens_to_do_is_not_preferred_for_it(frames: Make) -> None:
+    """Each of two policies always does the same: why the one succeeds is not known."""
+    pairs, _ = mined(frames, lambda order: {"order": order}, policies=("weak", "strong"))
+    assert not pairs
+
+
+@pytest.mark.parametrize(("policies", "some"), [(("one",), True), (("weak", "strong"), False)])
+def test_nor_where_attempts_at_one_task_meet(frames: Make, policies: tuple[str, ...], *, some: bool) -> None:
+    rows = []
+    for n in range(24):
+        steps = [
+            {"user": "Give me my money back", "call": ("look", {}), "result": "paid"},
+            {"call": (("refund", "cancel")[n % 2 == 0], {"order": "7"})},
+            {"say": "done"},
+        ]
+        rows.append({"id": f"e{n:02}", "task": "t", "p": 0.97 if n % 2 else 0.03, "steps": steps,
+                     "policy": policies[n % 2 % len(policies)]})  # fmt: skip
+    episodes, steps_, returns = frames(rows)
+    table = build_values(build_evidence(episodes, steps_, returns, REWARDS), Funnel())
+    shown = Shown(Values.read(table), build_alternatives(episodes, steps_, table), REWARDS)
+    pairs = build_pairs(episodes, steps_, returns, PairsConfig(), {"sibling": sibling}, Funnel(), shown)
+    assert bool(pairs.height) == some
