@@ -211,9 +211,10 @@ def assistants() -> Export:
 
 @export(8, "SWE-agent, tokens of a run")
 def swe_agent() -> Export:
-    """`.traj` of version 1: tokens are those of the whole run, in its last part."""
+    """`.traj` of version 1: tokens are those of the whole run, in its last part; its file has the instance's name."""
     files = {f"runs/shop/{talk.task}/{talk.task}.traj": _traj(talk) for talk in SERIAL}
-    return Export(files, [replace(t, answered=t.answered, model="") for t in told(SERIAL, Says(tokens=True))])
+    read = zip(SERIAL, told(SERIAL, Says(tokens=True)), strict=True)
+    return Export(files, [replace(t, task=talk.task, model="") for talk, t in read])
 
 
 def _traj(talk: Talk) -> dict[str, Any]:

@@ -44,6 +44,8 @@ _TIME = (
     "logging_time", "processed_time",
 )  # fmt: skip
 _ATTEMPT = ("id", "trajectory_id", "rollout_id", "attempt_id", "sample_id", "uuid")
+# What tells equal attempts apart that have neither an id nor a time.
+_APART = ("run_id", "run", "run_name", "experiment", "trial", "trial_id", "attempt", "epoch", "repeat", "seed", "rollout")
 
 
 _MEANINGS = {
@@ -88,10 +90,13 @@ def conversation_of(history: list[Message], user: str | None) -> str:
 
 
 def attempt_of(record: Mapping[str, Any], history: list[Message], source: Source) -> str:
-    """Name an attempt that is one record, by its words and by the id and time that the record has, if any."""
-    named = [ident(record[name]) for name in _ATTEMPT if record.get(name) is not None]
-    when = [source["ts"].isoformat()] if source["ts"] else []
-    return "chat-" + content_id("transcript", history, source["user"], source["task_key"], *named, *when)
+    """Name an attempt that is one record: by its words and its id and time; without these, by its model and run."""
+    named: list[Any] = [ident(record[name]) for name in _ATTEMPT if record.get(name) is not None]
+    named += [source["ts"].isoformat()] if source["ts"] else []
+    if not named:
+        apart = [(name, ident(record[name])) for name in _APART if isinstance(record.get(name), str | int)]
+        named = [[source["model"], *apart]] if source["model"] or apart else []
+    return "chat-" + content_id("transcript", history, source["user"], source["task_key"], *named)
 
 
 def spoken(history: list[Message], source: Source, extra: Mapping[str, Any], *, seen: int = 0) -> Iterator[Event]:

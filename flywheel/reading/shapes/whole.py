@@ -108,7 +108,8 @@ def _called(events: Sequence[Event]) -> Iterator[tuple[str, set[str]]]:
         said = (payload.get("message"), *chain.from_iterable(several))
         calls = chain.from_iterable(_calls_of(as_dict(message)) for message in said)
         for call in (*map(as_dict, calls), {"name": event.get("tool_name"), **payload}):
-            yield str(call.get("name")), given_in(call.get("arguments"))
+            written = call.get("arguments_raw")  # where they are no object, or broke off
+            yield str(call.get("name")), given_in(call.get("arguments")) | (given_in(written) if written else set())
 
 
 def _calls_of(message: Mapping[str, Any]) -> list[Any]:

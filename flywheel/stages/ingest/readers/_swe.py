@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import PurePath
 
 _INSTANCE_REPORT = ("report.json",)
+_WITHIN = {"trajs", "trajectories", "traj", "results", "logs"}  # folders of a run that name none
 
 
 def run_of_trajectory(path: PurePath) -> dict[str, str]:
@@ -17,7 +18,7 @@ def run_of_trajectory(path: PurePath) -> dict[str, str]:
     stem = path.name.split(".traj")[0]
     if folders and folders[-1] == stem:
         folders.pop()
-    return {"scope": folders[-1]} if folders else {}
+    return _scope(folders)
 
 
 def run_of_report(path: PurePath) -> dict[str, str]:
@@ -28,4 +29,10 @@ def run_of_report(path: PurePath) -> dict[str, str]:
     stem = path.name.removesuffix(".gz").removesuffix(".json")
     if "." in stem:
         return {"scope": stem.rsplit(".", 1)[1]}
-    return {"scope": folders[-1]} if folders else {}
+    return _scope(folders)
+
+
+def _scope(folders: list[str]) -> dict[str, str]:
+    """Return the innermost folder that is named after something; of those within a run, where there is no other."""
+    named = [folder for folder in folders if folder.lower() not in _WITHIN] or folders
+    return {"scope": named[-1]} if named else {}

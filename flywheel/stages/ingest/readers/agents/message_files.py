@@ -40,6 +40,7 @@ _UNKNOWN_CALL = "a tool's call or result in a shape that no reader knows"
 _ANSWERED = {"user", "tool"}  # one of whom speaks next to the agent
 _WITHIN = ("parentToolCallId", "parent_tool_use_id", "parent_tool_call_id")  # the call of which a helper speaks
 _BODIES = ("data", "message", "item", "payload", "session")
+_FOLDERS = 4
 _NUMBERED = re.compile(r"[a-z]*(?:message|msg|event|turn|entry)[_-]?\d+\Z", re.IGNORECASE)
 _RUNS = ("run_id", "runId", "episode_id", "rollout_id")  # what a log of one's own calls a chat
 _TRACES = ("trace_id", "traceId")
@@ -132,14 +133,13 @@ def _source(record: Mapping[str, Any]) -> Source:
 
 
 def _from_path(path: PurePath) -> Mapping[str, str]:
-    """Return the file as the conversation, within the folder in which programs keep one task.
+    """Return the file as the conversation, within the folders of its task, run, model and the like.
 
-    Of a file that is one message its folder is, with the folders of its session and agent.
+    Of a file that is one message its folder is, with the folders of its session and agent. Fewer folders would take
+    `model-a/task-1/messages.json` and `model-b/task-1/messages.json` for one chat.
     """
-    stem = path.name.split(".json")[0]
-    if _NUMBERED.match(stem):
-        return {"scope": "/".join(path.parent.parts[-4:])}
-    return {"scope": f"{path.parent.name}/{stem}" if path.parent.name else stem}
+    stem, folders = path.name.split(".json")[0], path.parent.parts[-_FOLDERS:]
+    return {"scope": "/".join(folders if _NUMBERED.match(stem) else (*folders, stem))}
 
 
 def _of_file(record: Mapping[str, Any], line: int, *, is_written: bool = False) -> Iterator[Event]:
@@ -311,7 +311,7 @@ def _added(record: Any) -> list[Any]:
 
 
 FILES = reader(
-    "message_files", 10, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
+    "message_files", 11, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
     from_path=_from_path,
 )  # fmt: skip
 WRITTEN = reader(

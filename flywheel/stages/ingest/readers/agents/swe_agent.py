@@ -23,8 +23,12 @@ from flywheel.stages.ingest.readers._swe import run_of_trajectory
 
 
 def _from_path(path: PurePath) -> Mapping[str, str]:
-    """Return the run that a file belongs to."""
-    return run_of_trajectory(path)
+    """Return the run that a file belongs to, and the instance, which older versions name nowhere else."""
+    run, instance = run_of_trajectory(path), path.name.split(".traj")[0]
+    if not path.name.endswith(".traj") or not instance:
+        return run
+    scope = f"{run['scope']}/" if "scope" in run else ""
+    return {**run, "task_key": instance, "id": f"session:{scope}{instance}"}
 
 
 def _read(record: Any) -> Iterator[Event]:
@@ -127,7 +131,7 @@ def _observed(step: Mapping[str, Any], call_id: str) -> Message:
 
 READER = reader(
     "swe_agent",
-    4,
+    5,
     "SWE-agent's `.traj` files",
     marks=_is_run,
     needs=has(history=list),

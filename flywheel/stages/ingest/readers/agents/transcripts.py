@@ -357,7 +357,7 @@ def _sniff(sample: Sample) -> float:
 
 READER = reader(
     "transcripts",
-    10,
+    11,
     "chats of any program, one a record",
     sniff=_sniff,
     needs=_is_any,

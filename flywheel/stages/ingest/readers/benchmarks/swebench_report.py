@@ -17,7 +17,8 @@ from flywheel.reading.reader import reader
 from flywheel.reading.values import as_dict, as_list, ident
 from flywheel.stages.ingest.readers._swe import run_of_report
 
-_RUN = {"resolved_ids", "submitted_ids"}
+_RESOLVED = ("resolved_ids", "resolved")
+_JUDGED = {"submitted_ids", "completed_ids", "unresolved_ids"}
 _OLDER = {"resolved", "generated", "no_generation"}
 _UNRESOLVED = ("unresolved_ids", "empty_patch_ids")
 _BROKEN = ("infra_failure_ids", "error_ids", "install_fail", "reset_failed")
@@ -43,8 +44,12 @@ def _is_known(record: Any) -> bool:
 def _is_report(record: Mapping[str, Any]) -> bool:
     fields = set(record)
     return (
-        fields >= _RUN or fields >= _OLDER or (bool(record) and all(set(as_dict(v)) >= _ONE for v in record.values()))
+        _is_of_run(fields) or fields >= _OLDER or (bool(record) and all(set(as_dict(v)) >= _ONE for v in record.values()))
     )
+
+
+def _is_of_run(fields: set[str]) -> bool:
+    return not fields.isdisjoint(_RESOLVED) and not fields.isdisjoint(_JUDGED)
 
 
 def _is_prediction(record: Mapping[str, Any]) -> bool:
@@ -53,8 +58,8 @@ def _is_prediction(record: Mapping[str, Any]) -> bool:
 
 
 def _verdicts(record: Mapping[str, Any]) -> dict[str, bool]:
-    if set(record) >= _RUN:
-        judged = {**_ids(record, _UNRESOLVED, resolved=False), **_ids(record, ("resolved_ids",), resolved=True)}
+    if _is_of_run(set(record)):
+        judged = {**_ids(record, _UNRESOLVED, resolved=False), **_ids(record, _RESOLVED, resolved=True)}
     elif set(record) >= _OLDER:
         judged = {**_ids(record, ("generated", "no_generation"), resolved=False)}
         judged |= _ids(record, ("resolved",), resolved=True)
@@ -75,5 +80,5 @@ def _ids(record: Mapping[str, Any], fields: tuple[str, ...], *, resolved: bool) 
 
 
 READER = reader(
-    "swebench_report", 1, "reports of the SWE-bench harness", marks=_is_known, read=_read, from_path=_from_path
+    "swebench_report", 2, "reports of the SWE-bench harness", marks=_is_known, read=_read, from_path=_from_path
 )
