@@ -88,7 +88,7 @@ def found(times: int) -> None:
         "TENTH",
         "ELEVENTH",
         "THIRTEENTH",
-        "SIXTEENTH",
+        "EIGHTEENTH",
     )
     looked_at = {"known": needles.FAMILIES, "held out": needles.HELD_OUT}
     looked_at |= {name.lower(): getattr(needles, name) for name in ordinals}

@@ -5,13 +5,13 @@ patterns. `HELD_OUT` and `THIRD` were written apart from them; what the first lo
 after which they were looked at too. `FIFTH` to `TENTH` were written before anyone looked at the patterns for them;
 `TENTH` was only measured until others' rule sets were used. `ELEVENTH` and `TWELFTH` are made of what others keep.
 `THIRTEENTH` is what logs of production hold, `FOURTEENTH` other software and countries, looked at once.
-`FIFTEENTH` has the forms in which secrets pass one after another, in many natural variants. `SIXTEENTH` are forms that
-two blind sets (27 and 28 November) showed to pass.
+`FIFTEENTH` has the forms in which secrets pass one after another, in many natural variants. `EIGHTEENTH` are forms that
+the 18th and 19th sets showed to pass; these two were written apart and not kept.
 """
 
 from __future__ import annotations
 
-from .asked import SIXTEENTH
+from .asked import EIGHTEENTH
 from .carried import Recall, recall
 from .encoded import ENCODED
 from .enumerated_people import FIFTEENTH, stays
@@ -32,6 +32,7 @@ from .untried import NINTH, TENTH
 from .vendors import VENDORS
 
 __all__ = [
+    "EIGHTEENTH",
     "EIGHTH",
     "ELEVENTH",
     "FAMILIES",
@@ -42,7 +43,6 @@ __all__ = [
     "HELD_OUT",
     "NINTH",
     "SEVENTH",
-    "SIXTEENTH",
     "SIXTH",
     "TENTH",
     "THIRD",

@@ -1,4 +1,4 @@
-"""The sixteenth set: forms that two blind sets showed to pass, with other values; it was mended by, so all must go.
+"""Forms that the 18th and 19th sets showed to pass, with other values; they were mended by, so all must go.
 
 Each text has its secret in «»; `production.filled` fills in passwords, tokens and characters of a class.
 """
@@ -103,7 +103,7 @@ def _passport(rng: random.Random) -> tuple[str, str]:
     return f"P<D<<KRUEGER<<HEIKE<<<<<<<<<<<<<<<<<<<<<<<<<\n{number}{digit}D<<9303151F3304226<<<<<<<<<<<<<<<4", number
 
 
-SIXTEENTH: tuple[Family, ...] = (
+EIGHTEENTH: tuple[Family, ...] = (
     *(_family(name, "vendor", text) for name, text in _VENDORS.items()),
     *(_family(name, "place", text) for name, text in _PLACES.items()),
     _personal("spoken telephone", _spoken),

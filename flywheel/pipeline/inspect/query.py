@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Sequence
+from itertools import count
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -66,7 +68,16 @@ def query(ctx: Context, sql: str, *, seconds: float, gigabytes: float) -> pa.Tab
             raise UsageError(message, hint=_HINT) from None
     if not isinstance(rows, pa.Table):  # pragma: no cover - a query always gives a table
         raise TypeError
-    return rows
+    return rows.rename_columns(_distinct(rows.column_names))
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Return names of which none comes twice: the second `episode_id` is `episode_id_1`, as in DuckDB's files."""
+    distinct: list[str] = []
+    for name in names:
+        again = (f"{name}_{n}" for n in count(1))
+        distinct.append(name if name not in distinct else next(other for other in again if other not in distinct))
+    return distinct
 
 
 def _rows(engine: duckdb.DuckDBPyConnection, sql: str, gigabytes: float) -> pa.Table:

@@ -148,3 +148,9 @@ def test_ctrl_c_ends_a_query_at_once(project: Project) -> None:
         began = time.monotonic()
         assert running.wait(30) == 130
     assert time.monotonic() - began < 20
+
+
+def test_no_two_columns_have_one_name(project: Project) -> None:
+    found = project.query("SELECT e.episode_id, e.policy, l.* FROM episodes e JOIN labels l USING (episode_id) LIMIT 1")
+    assert len(set(found.column_names)) == len(found.column_names)
+    assert {"episode_id", "episode_id_1"} <= set(found.column_names)

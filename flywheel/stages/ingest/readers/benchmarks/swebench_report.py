@@ -43,9 +43,8 @@ def _is_known(record: Any) -> bool:
 
 def _is_report(record: Mapping[str, Any]) -> bool:
     fields = set(record)
-    return (
-        _is_of_run(fields) or fields >= _OLDER or (bool(record) and all(set(as_dict(v)) >= _ONE for v in record.values()))
-    )
+    of_instances = bool(record) and all(set(as_dict(value)) >= _ONE for value in record.values())
+    return _is_of_run(fields) or fields >= _OLDER or of_instances
 
 
 def _is_of_run(fields: set[str]) -> bool:
