@@ -86,7 +86,10 @@ def test_files_of_one_task_in_the_folders_of_several_runs_are_several_chats(tmp_
     tool = {"id": "c1", "type": "function", "function": {"name": "count", "arguments": "{}"}}
     files: dict[str, list[dict[str, Any]]] = {}
     for run in ("model-a/run-1", "model-a/run-2", "model-b/run-1"):
-        chat = [TALK[0], {"role": "assistant", "content": f"I count for {run}.", "tool_calls": [tool]}]
+        chat: list[dict[str, Any]] = [
+            TALK[0],
+            {"role": "assistant", "content": f"I count for {run}.", "tool_calls": [tool]},
+        ]
         result = {"role": "tool", "tool_call_id": "c1", "content": "21"}
         files[f"{run}/count-orders/messages.json"] = [
             *chat,
