@@ -44,7 +44,7 @@ _TIME = (
     "logging_time", "processed_time",
 )  # fmt: skip
 _ATTEMPT = ("id", "trajectory_id", "rollout_id", "attempt_id", "sample_id", "uuid")
-# What tells equal attempts apart that have neither an id nor a time.
+# What distinguishes equal attempts that have neither an id nor a time.
 _APART = ("run_id", "run", "run_name", "experiment", "trial", "trial_id", "attempt", "epoch", "repeat", "seed")
 
 

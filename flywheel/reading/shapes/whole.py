@@ -108,7 +108,7 @@ def _called(events: Sequence[Event]) -> Iterator[tuple[str, set[str]]]:
         said = (payload.get("message"), *chain.from_iterable(several))
         calls = chain.from_iterable(_calls_of(as_dict(message)) for message in said)
         for call in (*map(as_dict, calls), {"name": event.get("tool_name"), **payload}):
-            written = call.get("arguments_raw")  # where they are no object, or broke off
+            written = call.get("arguments_raw")  # where they did not parse
             yield str(call.get("name")), given_in(call.get("arguments")) | (given_in(written) if written else set())
 
 
