@@ -14,8 +14,8 @@ same in every partition and every build:
 
 The position is which tools have been called how often and how these calls ended, what came last, how often the user has
 spoken, and whether the user has just spoken. Every level contains the one above it: equal at level 0 is equal at 1. No
-state crosses the holdout, so that what held-out tasks show never reaches a row that is trained on. States of levels 0
-and 1 are of one policy: what the better of two happens to do would seem to be why it succeeds.
+state crosses the holdout, so that what held-out tasks show never reaches a row that is trained on; and none is of two
+policies: what the better one happens to do would seem to be why it succeeds.
 """
 
 from __future__ import annotations
@@ -93,10 +93,10 @@ def asked(episodes: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def intents(episodes: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """Return {episode_id, named, intent, around, policy} of every episode; `named` as by `asked`.
+    """Return {episode_id, named, intent, around} of every episode; `named` as by `asked`.
 
     An intent is a task that its request made, or, where the source names tasks, a request that is equal but for slots.
-    `around` is what any two comparable states share: the side of the holdout and the tools.
+    `around` is what any two comparable states share: the side of the holdout, the tools, and the policy.
     """
     known = asked(episodes, steps)
     known = known.with_columns(_request=_named(known["request"], lambda text: " ".join(masked_words(text))))
@@ -107,8 +107,7 @@ def intents(episodes: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
         "episode_id",
         "named",
         intent=_hashed(known, intent, pl.col("tool_signature")),
-        around=_hashed(known, pl.col("split"), pl.col("tool_signature")),
-        policy="policy",
+        around=_hashed(known, pl.col("split"), pl.col("tool_signature"), pl.col("policy")),
     )
 
 
@@ -133,7 +132,7 @@ def keyed(episodes: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
         action_1=slotted(rows["action_0"]),
         action_2=pl.concat_str(named, pl.col("malformed").cast(pl.String)),
     )
-    shared = pl.col("around"), pl.col("policy"), pl.col("intent"), pl.col("place")
+    shared = pl.col("around"), pl.col("intent"), pl.col("place")
     states = {
         "state_0": _hashed(rows, *shared, pl.col("task_id"), pl.col("state_key")),
         "state_1": _hashed(rows, *shared),
