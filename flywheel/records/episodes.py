@@ -290,6 +290,7 @@ class Evidence(Row):
     weight: float = Field(ge=0, description="Sum of their weights.")
     total: float = Field(description="Sum of weight times outcome; an outcome is a return, in units of rewards.alpha.")
     squares: float = Field(ge=0, description="Sum of weight times squared outcome.")
+    policy: str | None = Field(default=None, description="Who made all of them; null where several policies did.")
     sample_episode: str = Field(description="One of the attempts.")
     sample_step: int = Field(ge=0, description="Its step.")
 
@@ -320,6 +321,7 @@ class ActionValue(Row):
     count: int = Field(ge=0, description="Users, and attempts without one; of other kinds what they were fitted on.")
     weight: float = Field(ge=0, description="Attempts, by their weights.")
     total: float = Field(description="Sum of weight times outcome.")
+    policy: str | None = Field(default=None, description="Of a cell: who made all of them; null where several did.")
     sample_episode: str | None = Field(default=None, description="One of the attempts.")
     sample_step: int | None = Field(default=None, description="Its step.")
     x: list[float] = Field(default_factory=list, description="See the kinds.")

@@ -37,7 +37,7 @@ def outcomes(
     """
     keys = keyed(episodes, steps)
     facts = attempts(labels, cfg).join(
-        episodes.select("episode_id", "task_id", voter="user"), on="episode_id", how="left"
+        episodes.select("episode_id", "task_id", "policy", voter="user"), on="episode_id", how="left"
     )
     seen = keys.join(facts, on="episode_id", how="inner", maintain_order="left")
     if rejected is not None and not rejected.is_empty():
@@ -77,6 +77,11 @@ def build_evidence(
     return pl.concat(tables).sort(Evidence.key, nulls_last=False)
 
 
+def one_policy() -> pl.Expr:
+    """Return who made all attempts of a group; null where several policies did."""
+    return pl.when(pl.col("policy").n_unique() == 1).then(pl.col("policy").first())
+
+
 def _summed(seen: pl.DataFrame, level: int) -> pl.DataFrame:
     """Return the sums of a level; of exact states only those that several attempts met."""
     state, action = state_column(level), action_column(level)
@@ -94,6 +99,7 @@ def _summed(seen: pl.DataFrame, level: int) -> pl.DataFrame:
             weight=weight.sum(),
             total=(weight * outcome).sum(),
             squares=(weight * outcome**2).sum(),
+            policy=one_policy(),
             parent_state=parents[0],
             parent_action=parents[1],
             sample_episode=pl.col("episode_id").first(),

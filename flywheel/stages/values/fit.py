@@ -16,6 +16,7 @@ import polars as pl
 from flywheel.contracts import conform, polars_schema
 from flywheel.funnel import Funnel
 from flywheel.records import ActionValue
+from flywheel.stages.values.evidence import one_policy
 from flywheel.stages.values.keys import LEVELS
 from flywheel.stages.values.model import (
     UNLIKE,
@@ -112,7 +113,7 @@ def _added_up(evidence: pl.DataFrame, highest: pl.DataFrame, at_once: int) -> tu
 def _by_user(evidence: pl.DataFrame) -> pl.DataFrame:
     """Return sorted sums of all partitions by cell and user."""
     sums = [pl.col(name).sum() for name in ("count", "weight", "total")]
-    return evidence.group_by(*_CELL, "voter", maintain_order=True).agg(*sums, *_FIRST)
+    return evidence.group_by(*_CELL, "voter", maintain_order=True).agg(*sums, *_FIRST, policy=one_policy())
 
 
 def _several(users: pl.DataFrame) -> pl.DataFrame:
@@ -145,7 +146,7 @@ def _merged(voters: pl.DataFrame) -> pl.DataFrame:
         weight=pl.when(named).then("_weight").otherwise("weight"),
         total=pl.when(named).then(pl.col("_weight") * pl.col("_mean")).otherwise("total"),
     )
-    cells = voters.group_by(*_CELL, maintain_order=True).agg(*numbers, *_FIRST)
+    cells = voters.group_by(*_CELL, maintain_order=True).agg(*numbers, *_FIRST, policy=one_policy())
     return cells.with_columns(x=pl.when(pl.col("level") == 1).then(pl.concat_list("n_2", "total_2")))
 
 

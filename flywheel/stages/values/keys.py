@@ -14,8 +14,7 @@ same in every partition and every build:
 
 The position is which tools have been called how often and how these calls ended, what came last, how often the user has
 spoken, and whether the user has just spoken. Every level contains the one above it: equal at level 0 is equal at 1. No
-state crosses the holdout, so that what held-out tasks show never reaches a row that is trained on; and none is of two
-policies: what the better one happens to do would seem to be why it succeeds.
+state crosses the holdout, so that what held-out tasks show never reaches a row that is trained on.
 """
 
 from __future__ import annotations
@@ -96,7 +95,7 @@ def intents(episodes: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     """Return {episode_id, named, intent, around} of every episode; `named` as by `asked`.
 
     An intent is a task that its request made, or, where the source names tasks, a request that is equal but for slots.
-    `around` is what any two comparable states share: the side of the holdout, the tools, and the policy.
+    `around` is what any two comparable states share: the side of the holdout and the tools.
     """
     known = asked(episodes, steps)
     known = known.with_columns(_request=_named(known["request"], lambda text: " ".join(masked_words(text))))
@@ -107,7 +106,7 @@ def intents(episodes: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
         "episode_id",
         "named",
         intent=_hashed(known, intent, pl.col("tool_signature")),
-        around=_hashed(known, pl.col("split"), pl.col("tool_signature"), pl.col("policy")),
+        around=_hashed(known, pl.col("split"), pl.col("tool_signature")),
     )
 
 

@@ -172,7 +172,7 @@ def as_counted(
 def cells_of(cells: pl.DataFrame, level: int) -> pl.DataFrame:
     """Return {state, action, n, total, voters, parent_*, sample_*, n_above, total_above} of the cells of a level."""
     return cells.filter(pl.col("level") == level).select(
-        "state", "action", "parent_state", "parent_action", "sample_episode", "sample_step",
+        "state", "action", "parent_state", "parent_action", "policy", "sample_episode", "sample_step",
         n="weight", total="total", voters="count", n_above=pl.col("x").list.get(0, null_on_oob=True),
         total_above=pl.col("x").list.get(1, null_on_oob=True),
     )  # fmt: skip

@@ -73,7 +73,7 @@ def _best(own: pl.DataFrame, shown: Shown, least: float) -> pl.DataFrame:
 
     All calls of a state and action have the same alternatives, with the same posteriors: each is computed once.
     """
-    cells = shown.values.cells[1].select("state", "action", "n", "total", "voters")
+    cells = shown.values.cells[1].select("state", "action", "n", "total", "voters", "policy")
     others = shown.alternatives.select("state", "action", "user", "message", "slots", "shown")
     rows = (
         own.select(_AT)
@@ -86,7 +86,8 @@ def _best(own: pl.DataFrame, shown: Shown, least: float) -> pl.DataFrame:
             how="inner",
             suffix="_other",
         )
-        .filter(pl.col("action") != pl.col("action_1"))
+        # Of two policies each may have its own action, and the better one's would be preferred for it.
+        .filter((pl.col("action") != pl.col("action_1")) & (pl.col("policy") == pl.col("policy_other")))
     )
     compared = _compared(rows, shown).filter(pl.col("p_better") >= least)
     best = compared.sort("p_better", "margin", "action", descending=[True, True, False])
