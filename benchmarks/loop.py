@@ -118,7 +118,7 @@ def believed(logs: Sequence[Log]) -> Believed:
                 .select(
                     "state", "action", "count", "total",
                     level=pl.lit(level), task_id=pl.col("task").cast(pl.String), weight=pl.col("count"),
-                    squares=pl.col("count"), sample_episode=pl.lit(""), sample_step=pl.lit(0),
+                    squares=pl.col("count"), policy=pl.lit("agent"), sample_episode=pl.lit(""), sample_step=pl.lit(0),
                     voter=pl.lit(None), parent_action="action" if level == 0 else pl.lit(None),
                     parent_state="near" if level == 0 else pl.lit(None),
                 )

@@ -60,6 +60,7 @@ def _summed(about: pl.DataFrame, chosen: npt.NDArray[Any], step: int, level: int
         level=pl.lit(level),
         parent_state=above,
         parent_action=pl.when(pl.lit(level < 2)).then("action"),  # noqa: PLR2004 - the coarsest
+        policy=pl.lit("agent"),
         sample_episode=pl.lit(""),
         sample_step=pl.lit(step),
     )

@@ -131,7 +131,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("labels", ("tasks", "episodes", "steps", "rewards", "reliability"), ("labels", "evidence"), "task", "labels",
           lambda c: {"rewards": c.rewards.model_dump(exclude={*_FINDING, *_LEARNED, *_CREDITED} - {"scope"})},
           version=7),
-    Stage("values", ("evidence",), ("values",), "all", "values", lambda _: {}, version=6),
+    Stage("values", ("evidence",), ("values",), "all", "values", lambda _: {}, version=7),
     Stage("returns", ("tasks", "episodes", "steps", "rewards", "labels", "values"), ("returns", "alternatives"), "task",
           "returns", lambda c: {"rewards": c.rewards.model_dump(exclude={*_FINDING, *_LEARNED})}, version=11,
           brings=("labels", "values")),

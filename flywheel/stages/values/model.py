@@ -134,6 +134,12 @@ class Values(NamedTuple):
             {level: often.filter(pl.col("level") == level).drop("level") for level in LEVELS[1:]},
         )
 
+    def policies(self, rows: pl.DataFrame, level: int) -> pl.Series:
+        """Return who made all attempts of each row's state and action at a level; null where several policies did."""
+        keys = [state_column(level), action_column(level)]
+        made = self.cells[level].select(pl.col("state").alias(keys[0]), pl.col("action").alias(keys[1]), "policy")
+        return rows.select(keys).join(made, on=keys, how="left", maintain_order="left")["policy"]
+
     def beside(self, rows: pl.DataFrame, own: pl.DataFrame) -> dict[int, tuple[pl.DataFrame, pl.DataFrame]]:
         """Return for each row what levels 1 and 2 show besides its own state, as (of its action, of its state).
 

@@ -72,6 +72,8 @@ def _judged(compared: pl.DataFrame, actions: pl.DataFrame, keys: pl.DataFrame, s
             pl.col(f"state_{level}").ne_missing(pl.col(f"state_{level}_chosen"))
             | pl.col(f"action_{level}").eq_missing(pl.col(f"action_{level}_chosen"))
         ).to_series()
+        made = {side: shown.values.policies(frame, level) for side, frame in rows.items()}
+        apart |= ~made["chosen"].eq(made["rejected"]).fill_null(value=False)
         sides[level] = against(beside["chosen"][level][0], beside["rejected"][level][0], apart)
     return _turned(compared, sides, shown)
 
