@@ -52,7 +52,6 @@ _PLACES = {
     "fints": "HKSAL:3:7'HNSHA:4:2+881204471++«{n9}»'HNHBS:6:1+2'",
     "netsuite": "NLAuth nlauth_account=4411203, nlauth_email={user}, nlauth_signature=«{pw}», nlauth_role=3",
     "odoo": "models.execute_kw('erp', 2, '«{n14}»', 'sale.order', 'read', [ids])",
-    "banking pin": 'PIN_37040044_8812044 = "«{n9}»"',
     "sheet": 'Sub Auswertung()\n  ActiveSheet.Unprotect "«{pw}»"',
     "chinese": "密码是«{n12}7»，帮我登录",
     "japanese": "パスワードは「«{n12}7»」です。",

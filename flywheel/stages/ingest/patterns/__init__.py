@@ -14,7 +14,7 @@ from flywheel.stages.ingest.patterns.kinds import GIVEN, PLACEHOLDER, Find, Kind
 from flywheel.stages.ingest.patterns.national import FISCAL, SAID, SHAPED
 from flywheel.stages.ingest.patterns.numbers import NAMED, UNNAMED
 from flywheel.stages.ingest.patterns.personal import CARD, EMAIL, HIDDEN, IBAN, IP, MAC, PHONE, READ, SPOKEN
-from flywheel.stages.ingest.patterns.places import PLACED
+from flywheel.stages.ingest.patterns.places import FORMED, PLACED
 from flywheel.stages.ingest.patterns.spoken import SAID_CARD, SAID_PHONE
 from flywheel.stages.ingest.patterns.wallets import PRINTED, SEED
 
@@ -23,5 +23,5 @@ __all__ = ["GIVEN", "KINDS", "PLACED", "PLACEHOLDER", "Find", "Kind", "Scan"]
 # In the order in which they are replaced. Some are found in more than one way: a secret by a mark, by the name next to
 # it, by its entropy.
 KINDS: tuple[Kind | Scan, ...] = (
-    MARKED, PARTED, SENT, PLACED, EMAIL, HIDDEN, SPOKEN, IBAN, READ, SAID_CARD, CARD, SAID_PHONE, PHONE, IP, MAC, HARDWARE, SAID, NAMED, ANNOUNCED, ACCOUNT, PHONED, SHAPED, UNNAMED, FISCAL, KEYED, SEED, PRINTED, RANDOM,
+    MARKED, PARTED, SENT, FORMED, PLACED, EMAIL, HIDDEN, SPOKEN, IBAN, READ, SAID_CARD, CARD, SAID_PHONE, PHONE, IP, MAC, HARDWARE, SAID, NAMED, ANNOUNCED, ACCOUNT, PHONED, SHAPED, UNNAMED, FISCAL, KEYED, SEED, PRINTED, RANDOM,
 )  # fmt: skip

@@ -38,11 +38,14 @@ _WAYS = (
     ("Key Content", re.compile(r"Key Content[ ]{1,16}:[ ](?P<bare>[^\s\"'<>]{6,128})")),
     ("rootpw", re.compile(r"rootpw[ ]{1,4}(?:--plaintext[ ]{1,4})?(?P<bare>[^\s\"'`<>\\-][^\s\"'`<>\\]{3,128})")),
     ("Fernet(", re.compile(r"Fernet\([bB]?[\"'](?P<bare>[\w=-]{32,64})[\"']")),
+)  # fmt: skip
+# Files, protocols and calls that give a secret its place: apart, for one search for all has too many states.
+_FORMS = (
     (" >", re.compile(r"(?i)user[ \t]{1,4}\S{1,64}[ \t]{1,4}(?:on|off|resetpass)(?:[ \t]{1,4}[^\s>]{1,64}){0,8}[ \t]{1,4}>(?P<bare>[^\s\"'`<]{4,128})")),
     ("cookie", re.compile(r"(?:-setcookie|erlang\.cookie)[\"']?\s{1,4}[\"']?(?P<bare>[A-Za-z0-9_-]{8,64})")),
     ("_COOKIE=", re.compile(r"(?:RELEASE|ERLANG)_COOKIE=[\"']?(?P<bare>[A-Za-z0-9_-]{8,64})")),
     (",<<", re.compile(r"(?i)(?:pass\w{0,8}|pwd|secret|token),<<[ ]{0,2}[\"'](?P<bare>[^\s\"'<>]{4,128})[ ]{0,2}[\"']>>")),
-    ("params_", re.compile(r"amqp_params_\w{1,16},<<[\"'][^\"'\n]{0,64}[\"']>>,<<[\"'](?P<bare>[^\s\"'<>]{4,128})[\"']>>")),
+    ("params_", re.compile(r"amqp_params_\w{1,16},<<[ ]?[\"'][^\"'\n]{0,64}[\"']>>,<<[ ]?[\"'](?P<bare>[^\s\"'<>]{4,128})[ ]?[\"']>>")),
     (";s:", re.compile(r"(?i)(?:pass\w{0,8}|pwd|secret|token|[_-]key)[ ]{0,2}[\"'];s:[0-9]{1,4}:[ ]{0,2}[\"'](?P<bare>[^\"'\n]{4,256})[ ]{0,2}[\"'];")),
     ("(", re.compile(rf"(?i)(?:mysql|postgresql|remotesecure|remote|mongodb|clickhouse|__construct)\(\s?{_ARGUMENT}(?:\s{{0,2}},\s{{0,4}}(?:{_ARGUMENT}|[\w.]{{1,64}})){{1,4}}?\s{{0,2}},\s{{0,4}}[\"'](?P<bare>[^\s\"']{{4,128}})[\"']\s{{0,2}}\)")),
     ("s", re.compile(r"\bs(?P<cut>[|/#,@])[^|/#,@\n]{0,24}(?i:pass|pwd|secret|token)[^|/#,@\n]{0,24}(?P=cut)(?P<bare>[^\s|/#,@]{4,128})(?P=cut)g?")),
@@ -64,7 +67,7 @@ _WAYS = (
     ("nlauth", re.compile(r"nlauth_signature[ ]?=[ ]{0,2}[\"']?(?P<bare>[^\s\"',]{4,128})")),
     ("ignature>", re.compile(r"user>[^<>\n]{1,64}</(?:\w{1,8}:)?user>\s{0,8}<(?:\w{1,8}:)?signature>(?P<bare>[^<>\s]{4,128})<")),
     ("execute_kw", re.compile(r"execute(?:_kw)?\(\s?[\"'][^\"'\n]{1,64}[\"'],\s?[\w.]{1,24},\s?[\"'](?P<bare>[^\s\"']{4,128})[\"']")),
-    ("PIN_", re.compile(r"PIN_[0-9]{8}_\w{1,32}[ ]?=[ ]?[\"'](?P<bare>[^\s\"']{4,64})[\"']")),
+    ("PIN_", re.compile(r"PIN_[0-9]{8}_\w{1,32}[ ]?=[ ]{0,3}[\"'](?P<bare>[^\s\"']{4,64})[\"']")),
     ("rotect ", re.compile(r"\.(?:Unp|P)rotect (?:Password:=)?[ ]?[\"'](?P<bare>[^\s\"']{4,128})[ ]?[\"']")),
     ("pw ", re.compile(r"(?:pdfto\w{2,6}|pdfinfo|pdfimages|qpdf)[^\n|;]{0,80}? -[uo]pw[ ]{1,3}[\"']?(?P<bare>[^\s\"'`<>|;]{4,128})")),
     ("/", re.compile(r"(?:(?<![\w/.-])(?:exp|imp|FNDLOAD|tkprof|dgmgrl|adrci)[ ]{1,3})[\"']?[A-Za-z]\w{0,31}/(?P<bare>[^\s\"'`@/|;]{4,64})(?=@|[ ]0[ ]Y|[ ]\w+=)")),
@@ -109,11 +112,13 @@ _PROTOCOL = re.compile(
 LINES = (
     r"\][^ ]{0,6} [A-Za-z0-9_.@+-]*:[^ /]|:\{(?i:plain|clear|s?sha|crypt|md5)|[\"'\\]{1,8} +\*|(?i:etuser)|masterauth|!!str|Fernet\(|<<<|IDENTIFY |\\+\"[ \\t]+\\+\""
     r"|(?i:(?:auth|credentials?|login|connect|connection|pdo|mysqli|client|btoa|b64encode)\()|motdepasse|@(?:tcp|unix)\(|(?i:create_?(?:super)?_?user\()|Key Content|rootpw|\]: |<\((?:echo|printf) |:[^ :/@]+@[A-Za-z][A-Za-z0-9.-]*:[0-9][0-9]"
-    r"|user [^ ]+ (?:on|off|resetpass) |setcookie|erlang\.cookie|_COOKIE=|amqp_params|;s:[0-9]|(?i:(?:postgresql|remotesecure|remote|mongodb|clickhouse|mysql|__construct)\()"
+)
+FORMS = (
+    r"user [^ ]+ (?:on|off|resetpass) |chpasswd:|expect |密码|密碼|パスワード|비밀번호|setcookie|erlang\.cookie|_COOKIE=|amqp_params|;s:[0-9]|(?i:(?:postgresql|remotesecure|remote|mongodb|clickhouse|mysql|__construct)\()"
     r"|sed [^\"]*[\" '\\]s[|/#,@]|createUser [^ ]+ (?:MD5|SHA)|userid=|USERPWD|##vso\[|(?i:secret[ _]?id)|BUNDLE_|bundle config|(?:TRUE|FALSE)\\+t/|radtest|(?i:(?:sess(?:ion)?_?id|[.]sid)[\"'\\]+,)"
     r"|WIFI:|LPA:1|UNB\+|ISA[*|~^]00|HNSHA:|nlauth_|<(?:[a-z]+:)?signature>|execute(?:_kw)?\(|PIN_[0-9]{8}_|[Pp]rotect [\"\\P]|-[uo]pw |[ \"](?:exp|imp|FNDLOAD|tkprof|dgmgrl) "
     r"|口令|暗証番号|비번|पासवर्ड|كلمة|رمز|סיסמ|รหัสผ่าน|mật khẩu|(?i:secret question|security question|sicherheitsfrage|pregunta |question (?:secr|de s)|respuesta|réponse|wi-?fi|wlan)"
-    r"|[+>] ?login |open -u|UGFzc3dvcmQ6|kubeadm|USAGES|(?i:passw(?:or)?d|secret|token)  |(?i:pass[a-z]*|pwd|secret)[\"'\\]{0,3}[ ]?[:=,][^\n\"]{0,16}\[[0-9]| LOGIN "
+    r"|[+>] ?login |open -u|UGFzc3dvcmQ6|kubeadm|USAGES|(?i:passw(?:or)?d|secret|token)  |(?i:pass[a-z]*|pwd|secret)[^a-z]+[a-z]*\(?\[[0-9]| LOGIN "
 )
 _PREFIX = re.compile(
     r"(?m)^(?:[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.,]{8,20}Z?[ ]?(?:-[ ])?|[A-Z][a-z]{2}[ ]{1,2}[0-9]{1,2}[ ][0-9:]{8}[ ]\S{1,64}[ ]\S{1,64}:[ ]|[0-9]{2}:[0-9]{2}:[0-9]{2}[.,0-9]{0,8}[ ]"
@@ -130,17 +135,28 @@ def in_lines(text: str) -> Iterator[Find]:
     """Yield what a file's line gives away by its form."""
     for part, pattern in _WAYS:
         for match in pattern.finditer(text) if part in text else ():
-            if fits(PASSWORD, match["bare"].replace(", ", ","), quoted=True) and not GIVEN.search(match["bare"]):
+            if fits(PASSWORD, match["bare"], quoted=True) and not GIVEN.search(match["bare"]):
                 yield Find(match["bare"], *match.span("bare"))
-    for pattern in (_FOREIGN, _BELOW, _ANSWER, _ROUTER):
-        for match in pattern.finditer(text):
-            if not GIVEN.search(match["bare"]) and not is_placeholder(match["bare"]):
-                yield Find(match["bare"], *match.span("bare"))
+    for match in _BELOW.finditer(text):
+        if not GIVEN.search(match["bare"]) and not is_placeholder(match["bare"]):
+            yield Find(match["bare"], *match.span("bare"))
     handed = _HANDED.finditer(text + " ") if "<<<" in text or "<(" in text else ()
     at_ports = _AT_PORT.finditer(text) if "@" in text else ()
     for match in (*_PROTOCOL.finditer(text), *_ALONE.finditer(text), *_NEW.finditer(text), *handed, *at_ports):
         if worth(match["bare"]) >= FAIR and fits(PASSWORD, match["bare"], prose=True):
             yield Find(match["bare"], *match.span("bare"))
+
+
+def in_forms(text: str) -> Iterator[Find]:
+    """Yield what files, protocols and calls hold in a place of their own, and what is said in other scripts."""
+    for part, pattern in _FORMS:
+        for match in pattern.finditer(text) if part in text else ():
+            if fits(PASSWORD, match["bare"].replace(", ", ","), quoted=True) and not GIVEN.search(match["bare"]):
+                yield Find(match["bare"], *match.span("bare"))
+    for pattern in (_FOREIGN, _ANSWER, _ROUTER):
+        for match in pattern.finditer(text):
+            if not GIVEN.search(match["bare"]) and not is_placeholder(match["bare"]):
+                yield Find(match["bare"], *match.span("bare"))
 
 
 class Unprefixed:

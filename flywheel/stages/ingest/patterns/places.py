@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from flywheel.stages.ingest.patterns.commands import in_commands
 from flywheel.stages.ingest.patterns.hints import NEAR, START, WORDS
 from flywheel.stages.ingest.patterns.kinds import GIVEN, Find, Scan, lowered
-from flywheel.stages.ingest.patterns.lines import LINES, in_lines, without_prefixes
+from flywheel.stages.ingest.patterns.lines import FORMS, LINES, in_forms, in_lines, without_prefixes
 from flywheel.stages.ingest.patterns.logins import LOGINS, in_logins
 from flywheel.stages.ingest.patterns.names import (
     COOKIE,
@@ -479,3 +479,4 @@ _TRIGGER = (
 )
 # Where none of these joins a name and a value, a value may be near a name: one that is worth enough.
 PLACED = Scan("secret", _TRIGGER, places, early=True, hint=WORDS, near=NEAR, tokens=TOKENS, worth=is_worthy)
+FORMED = Scan("secret", FORMS, lambda text, _name: in_forms(flat(text)), early=True, hint=WORDS)
