@@ -148,7 +148,7 @@ def in_lines(text: str) -> Iterator[Find]:
 
 
 def in_forms(text: str) -> Iterator[Find]:
-    """Yield what files, protocols and calls hold in a place of their own, and what is said in other scripts."""
+    """Yield what files, protocols and calls hold in a place of their own, and passwords in sentences of other scripts."""
     for part, pattern in _FORMS:
         for match in pattern.finditer(text) if part in text else ():
             if fits(PASSWORD, match["bare"].replace(", ", ","), quoted=True) and not GIVEN.search(match["bare"]):
