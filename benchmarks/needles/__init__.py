@@ -11,7 +11,7 @@ the 18th and 19th sets showed to pass; these two were written apart and not kept
 
 from __future__ import annotations
 
-from .asked import EIGHTEENTH
+from .blind import EIGHTEENTH
 from .carried import Recall, recall
 from .encoded import ENCODED
 from .enumerated_people import FIFTEENTH, stays

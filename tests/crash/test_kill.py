@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -99,17 +100,19 @@ def test_killed_while_ingesting_and_building(logs: Path, tmp_path: Path, one_in:
     files.write_json(project / ".flywheel" / "store.json", {"layout": LAYOUT, "partitions": 1})
     reference = _after(project, TABLES, tmp_path / "reference")
 
-    assert killed_everywhere(project, *TABLES, before=True, one_in=one_in) > 35 / one_in
+    killed_everywhere(project, *TABLES, before=True, one_in=one_in)
 
     _check(project, reference)
-    if one_in > 1:
-        return
     store, places = Store(project / ".flywheel"), (tmp_path / "kills").read_text().splitlines()
     snapshots = [snapshot for stage in store.stages() if (snapshot := store.current(stage)) is not None]
     written = [f"snapshots/{snapshot.stage}/1.json" for snapshot in snapshots]
     written += [part.path for snapshot in snapshots for part in snapshot.parts]
     assert len(written) > len(STAGES)
-    assert {f"rename .flywheel/{path} 1" for path in written} <= set(places)
+    # Which places are in the share depends on their names, and a part's name on its content.
+    renamed = {f"rename .flywheel/{path} 1" for path in written}
+    in_the_share = {place for place in renamed if zlib.crc32(place.encode()) % one_in == 0}
+    assert in_the_share
+    assert in_the_share <= set(places)
 
 
 @pytest.mark.parametrize("one_in", PLACES)

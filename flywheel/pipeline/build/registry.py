@@ -133,7 +133,7 @@ STAGES: tuple[Stage, ...] = (
           version=7),
     Stage("values", ("evidence",), ("values",), "all", "values", lambda _: {}, version=7),
     Stage("returns", ("tasks", "episodes", "steps", "rewards", "labels", "values"), ("returns", "alternatives"), "task",
-          "returns", lambda c: {"rewards": c.rewards.model_dump(exclude={*_FINDING, *_LEARNED})}, version=11,
+          "returns", lambda c: {"rewards": c.rewards.model_dump(exclude={*_FINDING, *_LEARNED})}, version=10,
           brings=("labels", "values")),
     Stage("examples", (*_LABELLED, "corrections"), ("examples",), "task", "examples",
           lambda c: {"rewards": c.rewards.model_dump(include={*_SCALE, "gamma"}), "trust": _trust(c, "established")},

@@ -67,7 +67,7 @@ _FORMS = (
     ("nlauth", re.compile(r"nlauth_signature[ ]?=[ ]{0,2}[\"']?(?P<bare>[^\s\"',]{4,128})")),
     ("ignature>", re.compile(r"user>[^<>\n]{1,64}</(?:\w{1,8}:)?user>\s{0,8}<(?:\w{1,8}:)?signature>(?P<bare>[^<>\s]{4,128})<")),
     ("execute_kw", re.compile(r"execute(?:_kw)?\(\s?[\"'][^\"'\n]{1,64}[\"'],\s?[\w.]{1,24},\s?[\"'](?P<bare>[^\s\"']{4,128})[\"']")),
-    ("PIN_", re.compile(r"PIN_[0-9]{8}_\w{1,32}[ ]?=[ ]{0,3}[\"'](?P<bare>[^\s\"']{4,64})[\"']")),
+    ("PIN_", re.compile(r"PIN_[0-9]{8}_\w{1,32}[ ]{0,2}=[ ]{0,8}[\"'](?P<bare>[^\s\"']{4,64})[ ]{0,3}[\"']")),
     ("rotect ", re.compile(r"\.(?:Unp|P)rotect (?:Password:=)?[ ]?[\"'](?P<bare>[^\s\"']{4,128})[ ]?[\"']")),
     ("pw ", re.compile(r"(?:pdfto\w{2,6}|pdfinfo|pdfimages|qpdf)[^\n|;]{0,80}? -[uo]pw[ ]{1,3}[\"']?(?P<bare>[^\s\"'`<>|;]{4,128})")),
     ("/", re.compile(r"(?:(?<![\w/.-])(?:exp|imp|FNDLOAD|tkprof|dgmgrl|adrci)[ ]{1,3})[\"']?[A-Za-z]\w{0,31}/(?P<bare>[^\s\"'`@/|;]{4,64})(?=@|[ ]0[ ]Y|[ ]\w+=)")),

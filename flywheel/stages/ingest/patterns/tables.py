@@ -14,7 +14,7 @@ _NAMES = re.compile(
 _INSERT = re.compile(r"(?i)\binto\s{1,8}\S{1,128}\s{0,8}\((?P<columns>[^()]{1,2000})\)\s{0,8}values\s{0,8}")
 _ROW = re.compile(r"\s{0,8},?\s{0,8}\((?P<row>(?:'(?:[^']|''){0,2000}'|[^()'])*)\)")
 _CELL = re.compile(r"\s{0,8}N?(?:'(?P<quoted>(?:[^']|''){0,2000})'|(?P<bare>[^,']{0,200}))\s{0,8}(?:,|\Z)")
-_BYTES = re.compile(r"(?:0x|[xX])(?P<hex>[0-9A-Fa-f]{8,512})")
+_BYTES = re.compile(r"\s*(?:0x|[xX])(?P<hex>[0-9A-Fa-f]{8,512})\s*\Z")
 _RULE = re.compile(r"[\s|+:=─-╿-]*")
 _MOST_ROWS = 1000
 _SEPARATORS = tuple(re.compile(sign) for sign in (r"\|", "[│┃║]", r"\t", ";", ",", r"[ ]{2,}"))
@@ -131,9 +131,6 @@ def _inserted(text: str, statement: re.Match[str]) -> Iterator[Find]:
             kind = kind_of_name(name)
             if kind and cell["quoted"] and fits(PASSWORD if kind == PASSWORD else kind, cell["quoted"], quoted=True):
                 yield Find(cell["quoted"], *cell.span("quoted"))
-            elif kind and cell["bare"] and (bytes_ := _BYTES.fullmatch(cell["bare"].strip())):
-                yield Find(
-                    bytes_["hex"],
-                    start := cell.start("bare") + cell["bare"].index(bytes_["hex"]),
-                    start + len(bytes_["hex"]),
-                )
+            elif kind and cell["bare"] and (written := _BYTES.match(cell["bare"])):
+                start, end = written.span("hex")
+                yield Find(written["hex"], cell.start("bare") + start, cell.start("bare") + end)

@@ -40,7 +40,7 @@ _UNKNOWN_CALL = "a tool's call or result in a shape that no reader knows"
 _ANSWERED = {"user", "tool"}  # one of whom speaks next to the agent
 _WITHIN = ("parentToolCallId", "parent_tool_use_id", "parent_tool_call_id")  # the call of which a helper speaks
 _BODIES = ("data", "message", "item", "payload", "session")
-_FOLDERS = 4
+_FOLDERS = 4  # that name a chat with its file
 _NUMBERED = re.compile(r"[a-z]*(?:message|msg|event|turn|entry)[_-]?\d+\Z", re.IGNORECASE)
 _RUNS = ("run_id", "runId", "episode_id", "rollout_id")  # what a log of one's own calls a chat
 _TRACES = ("trace_id", "traceId")
@@ -315,7 +315,7 @@ FILES = reader(
     from_path=_from_path,
 )  # fmt: skip
 WRITTEN = reader(
-    "written_files", 4, "files that are one chat, whose calls are written in words (ReAct)", sniff=_written_share,
+    "written_files", 5, "files that are one chat, whose calls are written in words (ReAct)", sniff=_written_share,
     read=_of_written, from_path=_from_path,
 )  # fmt: skip
 ROWS = reader("message_rows", 9, "tables of messages that name their chats", sniff=_rows_share, read=_read)

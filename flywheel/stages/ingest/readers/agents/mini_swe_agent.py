@@ -173,7 +173,7 @@ def _contents(turns: list[Any]) -> list[Any]:
 
 READER = reader(
     "mini_swe_agent",
-    3,
+    4,
     "mini-swe-agent's `.traj.json` files",
     marks=_is_run,
     needs=has(messages=list),

@@ -75,7 +75,7 @@ def _events(turn: Mapping[str, Any], extra: Mapping[str, Any], source: Source, l
 
 READER = reader(
     "mini_swe_messages",
-    1,
+    2,
     "mini-swe-agent's trajectories without a wrapper",
     sniff=_sniff,
     needs=_is_message,

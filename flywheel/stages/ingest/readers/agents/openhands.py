@@ -220,7 +220,7 @@ def _is_either(record: Any) -> bool:
 
 READER = reader(
     "openhands",
-    4,
+    5,
     "events and evaluations of OpenHands",
     marks=_is_either,
     refusal="no event of OpenHands",

@@ -214,7 +214,7 @@ def _is_any(record: Any) -> bool:
 
 READER = reader(
     "exchanges",
-    7,
+    8,
     "calls of any other API, what was asked and answered",
     marks=[(_API, _is_api), (_WORDS, _is_worded), (_WORDS, _is_page)],
     needs=_is_any,

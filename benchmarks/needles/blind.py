@@ -52,6 +52,7 @@ _PLACES = {
     "fints": "HKSAL:3:7'HNSHA:4:2+881204471++«{n9}»'HNHBS:6:1+2'",
     "netsuite": "NLAuth nlauth_account=4411203, nlauth_email={user}, nlauth_signature=«{pw}», nlauth_role=3",
     "odoo": "models.execute_kw('erp', 2, '«{n14}»', 'sale.order', 'read', [ids])",
+    "banking pin": 'PIN_37040044_8812044 = "«{n9}»"',
     "sheet": 'Sub Auswertung()\n  ActiveSheet.Unprotect "«{pw}»"',
     "chinese": "密码是«{n12}7»，帮我登录",
     "japanese": "パスワードは「«{n12}7»」です。",
@@ -73,7 +74,7 @@ def _family(name: str, group: str, text: str) -> Family:
             shown = shown.replace(f"{{B{count}}}", "7" + "".join(rng.choices(_BASE32, k=count - 1)))
         return filled(shown, rng)
 
-    return Family(f"asked {name}", group, make)
+    return Family(f"blind {name}", group, make)
 
 
 def _personal(name: str, make: Callable[[random.Random], tuple[str, str]]) -> Family:
@@ -81,7 +82,7 @@ def _personal(name: str, make: Callable[[random.Random], tuple[str, str]]) -> Fa
         text, needle = make(rng)
         return Made(text, (needle,))
 
-    return Family(f"asked {name}", "personal", made)
+    return Family(f"blind {name}", "personal", made)
 
 
 def _spoken(rng: random.Random) -> tuple[str, str]:
