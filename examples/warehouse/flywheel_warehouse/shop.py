@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date, timedelta
 from functools import lru_cache
 from itertools import combinations, permutations, product
@@ -32,6 +32,10 @@ SCHEMA = "Queries orders(city product day quantity amount returned), products(pr
 COUNTER_FAMILIES = (
     "revenue_city_product", "units_product_month", "returned_city_month", "above", "since", "before", "average",
 )  # fmt: skip
+
+# Up to which share of its questions each purpose goes. Many are the gate's: a look at a candidate takes 200, and of a
+# family with 144 questions none would be fresh after the first.
+SHOP_SHARES: tuple[tuple[Purpose, float], ...] = (("gate", 0.3), ("exam", 0.35), ("served", 1.0))
 COUNTER_SHARES: tuple[tuple[Purpose, float], ...] = (("gate", 0.3), ("exam", 0.5), ("served", 1.0))
 
 SHOP_TOOLS = [
@@ -229,18 +233,22 @@ def shop_questions() -> dict[str, Question]:
 
 @lru_cache(maxsize=1)
 def shop_tasks() -> list[Task]:
-    """Return every question as a task."""
-    return [Task(question.text, question.family, question) for question in shop_questions().values()]
+    """Return every question as a task, with its purpose."""
+    return [
+        Task(question.text, question.family, question, _purpose(question.text, SHOP_SHARES))
+        for question in shop_questions().values()
+    ]
 
 
 @lru_cache(maxsize=1)
 def counter_tasks() -> list[Task]:
-    """Return the counter's questions; many are the gate's, so that every night has fresh ones of every family."""
-    return [
-        task._replace(purpose=next(purpose for purpose, up_to in COUNTER_SHARES if share(task.text) < up_to))
-        for task in shop_tasks()
-        if task.family in COUNTER_FAMILIES
-    ]
+    """Return the counter's questions, with their purposes."""
+    tasks = (task for task in shop_tasks() if task.family in COUNTER_FAMILIES)
+    return [task._replace(purpose=_purpose(task.text, COUNTER_SHARES)) for task in tasks]
+
+
+def _purpose(text: str, shares: Sequence[tuple[Purpose, float]]) -> Purpose:
+    return next(purpose for purpose, up_to in shares if share(text) < up_to)
 
 
 class Shop(World):
