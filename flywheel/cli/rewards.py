@@ -101,7 +101,10 @@ def _who_lines(a: RewardsAnswer) -> list[str]:
         lines += [f"  {who.doubted:,} accounts' votes count less: outcomes contradict them, or they are all alike"]
     claims = sum(s.claims for s in a.sources)
     if claims:
-        lines += [f"! {claims:,} episodes have an outcome that is only a claim: its source may not state any ([trust])"]
+        lines += [
+            f"! {claims:,} episodes have an outcome that is only a claim: whoever sent a request may have written it"
+        ]
+        lines += ['  there; where your own program did, let its file state it: [trust] outcomes = [..., "file:GLOB"]']
     if len(a.sources) > 1 and any(s.outcomes or s.claims or s.odds for s in a.sources):
         rows = [
             [s.source, f"{s.episodes:,}", f"{s.outcomes:,}", f"{s.claims:,}", f"{s.prior:.2f}",

@@ -6,6 +6,7 @@ requests, model calls and tool results; `conversation_of` names a conversation t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -38,6 +39,9 @@ _TASK = (
     "weave_task_id", "user_task_id", "taskKey", "taskId", "datasetItemId", "exampleId", "scenarioId", "problemId",
     "questionId",
 )  # fmt: skip
+# Where a task's id is a number, or a word and a number, it is one of each of these.
+_SUITE = ("suite_name", "suite", "task_suite", "benchmark", "benchmark_name", "dataset", "dataset_name", "domain")
+_BARE = re.compile(r"(?:[A-Za-z]+[ _-]?){0,3}\d{1,6}")
 _BESIDE_A_PROBLEM = {"resolved", "is_resolved", "exit_status", "model_patch"}  # there, an instance is a problem
 _TIME = (
     "timestamp", "ts", "created_at", "createdAt", "created", "start_time", "startTime", "time", "datetime_utc",
@@ -61,6 +65,7 @@ def source_of(*places: Mapping[str, Any]) -> Source:
     columns: dict[str, Any] = {}
     for place in places:
         ranked: dict[str, tuple[int, Any]] = {}
+        named = "task_key" in columns
         for name in place.keys() & _NAMED:
             meaning, rank = _RANKED[name]
             if meaning in columns or (value := place[name]) is None or value == "":
@@ -70,6 +75,8 @@ def source_of(*places: Mapping[str, Any]) -> Source:
         columns |= {meaning: value for meaning, (_, value) in ranked.items()}
         if "task_key" not in columns and not _BESIDE_A_PROBLEM.isdisjoint(place) and place.get("instance_id"):
             columns["task_key"] = place["instance_id"]
+        if "task_key" in columns and not named:
+            columns["task_key"] = _in_suite(columns["task_key"], place)
     return {
         "conversation_id": ident(columns.get("conversation_id")),
         "user": ident(columns.get("user")),
@@ -78,6 +85,12 @@ def source_of(*places: Mapping[str, Any]) -> Source:
         "ts": when(columns.get("ts")),
         "model": text(columns.get("model")),
     }
+
+
+def _in_suite(task: Any, place: Mapping[str, Any]) -> Any:
+    """Return a task's id, behind the name of its suite where other suites have the same."""
+    bare, suite = ident(task), next((name for key in _SUITE if (name := text(place.get(key)))), None)
+    return f"{suite}/{bare}" if suite and bare and _BARE.fullmatch(bare) else task
 
 
 def conversation_of(history: list[Message], user: str | None) -> str:

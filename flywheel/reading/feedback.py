@@ -5,10 +5,11 @@ In: an `Opinion`, or a record with fields for its own quality. Out: payloads and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from flywheel.reading.events import Event, Source
+from flywheel.reading.outcomes import RESULTS, results
 from flywheel.reading.pairs import ends_answered
 from flywheel.reading.values import as_dict, as_list, embedded, first, number, present, text
 from flywheel.records import EventKind
@@ -91,85 +92,12 @@ def corrected_text(item: Any) -> str | None:
     return text(value) if isinstance(value, str) and number(value) is None else None
 
 
-# What programs that check a run call its outcome, and what its writer may also have put there.
-_CHECKED = ("resolved", "is_resolved", "tests_passed", "all_tests_passed", "verified", "passed")
-_STATED = (
-    "reward", "success", "is_success", "solved", "is_correct", "correct", "score", "outcome", "final_reward", "win",
-    "won", "successful", "is_successful", "call_successful", "success_evaluation", "successEvaluation", "cum_reward",
-    "cumulative_reward", "total_reward", "final_score", "task_success",
-    "utility", "goal_accuracy", "agent_goal_accuracy",
-)  # fmt: skip
-_COUNTED = {
-    *_CHECKED,
-    *(name for name in _STATED if "success" in name),
-    "solved",
-    "is_correct",
-    "correct",
-    "win",
-    "won",
-}
-# Of these a number above 1 is how many of a whole benchmark did, not how a run ended.
-_HOLDERS = (
-    "outcome", "result", "evaluation", "eval", "verifier_result", "verifier", "execution_result", "run_result",
-    "analysis", "call_analysis", "summary_info",
-)  # fmt: skip
-_MEASURES = ("rewards", "scores")  # measures by name
-_WORDS = {
-    **dict.fromkeys(
-        ("success", "succeeded", "successful", "pass", "passed", "resolved", "solved", "correct", "true"), 1.0
-    ),
-    **dict.fromkeys(("failure", "failed", "fail", "unresolved", "unsolved", "incorrect", "unsuccessful", "false"), 0.0),
-}
 _FIELD = "field"  # an outcome in a field of a record: whoever sent the request may have written it
+_BY_RUN = "recorded"
 _OUTCOMES = ("reward", "outcome")  # of a call as well: its `success` would be that of the request
 _OPINIONS = ("feedback", "score", "rating", "thumbs")
 _ANSWERED = ("response", "completion", "choices")
-_AROUND = ("metadata", *_HOLDERS)
-JUDGING = frozenset({*_OUTCOMES, *_OPINIONS, *_CHECKED, *_STATED, *_MEASURES})
-
-
-class Result(NamedTuple):
-    """How a run ended, by one measure; `by` is as in `outcome`."""
-
-    name: str
-    value: float
-    by: str
-
-
-def results(fields: Mapping[str, Any]) -> list[Result]:
-    """Return the outcomes of a run: fields of its own, or those of an object that holds them."""
-    found = [r for key in _CHECKED if (r := _result(key, fields.get(key), "verifier"))]
-    found = found or [r for key in _STATED if (r := _result(key, fields.get(key), "recorded"))][:1]
-    for key in _MEASURES:
-        found += [r for name, value in as_dict(fields.get(key)).items() if (r := _result(str(name), value, "verifier"))]
-    held = ((key, inner) for key in _HOLDERS if (inner := as_dict(fields.get(key))))
-    return found or next(
-        (several for key, inner in held if (several := results(inner) or _named_alike(key, inner))), []
-    )
-
-
-def _named_alike(name: str, inner: Mapping[str, Any]) -> list[Result]:
-    """Return the yes or no in an object under its own name, as AgentBench writes it: `{"result": {"result": true}}`."""
-    return [Result(name, float(inner[name]), "recorded")] if isinstance(inner.get(name), bool) else []
-
-
-def is_unmeasured(fields: Mapping[str, Any]) -> bool:
-    """Whether a run has a field for its outcome with nothing in it: it crashed before anybody looked."""
-    return any(name in fields and fields[name] is None for name in (*_CHECKED, *_STATED))
-
-
-def by_name(record: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the runs in a map by id: several objects, each with an outcome; {} for any other object."""
-    runs = {name: as_dict(run) for name, run in record.items()}
-    return runs if len(runs) > 1 and all(results(run) for run in runs.values()) else {}
-
-
-def _result(name: str, given: Any, by: str) -> Result | None:
-    value = _WORDS.get(given.strip().lower()) if isinstance(given, str) else None
-    value = number(given) if value is None else value
-    if value is not None and value > 1 and name in _COUNTED:
-        return None
-    return Result(name, value, by) if value is not None else None
+JUDGING = frozenset({*_OUTCOMES, *_OPINIONS, *RESULTS})
 
 
 def judgements(record: Mapping[str, Any], source: Source, target: str | None) -> Iterator[Event]:
@@ -177,27 +105,35 @@ def judgements(record: Mapping[str, Any], source: Source, target: str | None) ->
 
     Args:
         record: may have feedback, score, rating, thumbs, reward or outcome; a transcript, whose fields are about the
-            whole attempt, also `resolved`, `success`, `passed`, `rewards` and the like, or its metadata.
+            whole attempt, also `resolved`, `success`, `passed`, `rewards` and the like, or its metadata. Where its task
+            has a name and nobody has who asked, a program ran it: what stands in it is that program's, a score too.
         source: columns shared by all events of the record.
         target: id of the response that they are about.
     """
     is_whole = target is None and _is_transcript(record)
-    if record.keys().isdisjoint(JUDGING) and not (is_whole and any(record.get(name) for name in _AROUND)):
+    if record.keys().isdisjoint(JUDGING) and not is_whole:
         return
+    is_run = is_whole and source.get("task_key") is not None and source.get("user") is None
+    scored = is_run and 0 <= (number(record.get("score")) or 0) <= 1
+    opinions = [name for name in _OPINIONS if name != "score" or not scored]
     aim = f"response:{target}" if target else None
-    for name in _OPINIONS:
+    for name in opinions:
         for item in as_list(record.get(name)) or [record.get(name)]:
             payload = _opinion(name, item, aim).payload()
             if payload is not None:
                 yield feedback(source, payload, seq=0)
     measured = ((name, _measure(record.get(name))) for name in _OUTCOMES)
-    values = {name: value for name, value in measured if value is not None}
+    own = {name: value for name, value in measured if value is not None}
     if is_whole:
-        places = (record, as_dict(embedded(record.get("metadata"))))
-        ends = (results({k: v for k, v in place.items() if k not in _OPINIONS}) for place in places)
-        values = {result.name: result.value for result in next(filter(None, ends), [])} | values
-    for name, value in values.items():
-        yield outcome(source, name, value, by=_FIELD, seq=0)
+        own = _ends(record, opinions) | own
+    given = {} if own or not is_whole else _ends(as_dict(embedded(record.get("metadata"))), _OPINIONS)
+    for name, value in (own or given).items():
+        yield outcome(source, name, value, by=_FIELD if given or not is_run else _BY_RUN, seq=0)
+
+
+def _ends(place: Mapping[str, Any], opinions: Collection[str]) -> dict[str, float]:
+    """Return how an attempt ended, by its measures."""
+    return {r.name: r.value for r in results({k: v for k, v in place.items() if k not in opinions})}
 
 
 def _is_transcript(record: Mapping[str, Any]) -> bool:
@@ -214,7 +150,7 @@ def _opinion(name: str, item: Any, aim: str | None) -> Opinion:
     fields = as_dict(item)
     if not fields:
         value = number(item)
-        return Opinion(name, aim, value, text(item) if value is None else None, scale=_ends(item))
+        return Opinion(name, aim, value, text(item) if value is None else None, scale=_scale(item))
     given = first(fields, ("value", "score", "rating"))
     return Opinion(
         name=text(first(fields, ("name", "type", "key"))) or name,
@@ -223,10 +159,10 @@ def _opinion(name: str, item: Any, aim: str | None) -> Opinion:
         label=text(first(fields, ("label", "thumbs", "sentiment"))) or (text(given) if number(given) is None else None),
         comment=text(first(fields, ("comment", "explanation", "reason"))),
         correction=text(first(fields, ("text", "correction", "edited"))),
-        scale=_ends(given),
+        scale=_scale(given),
     )
 
 
-def _ends(value: Any) -> Sequence[float] | None:
+def _scale(value: Any) -> Sequence[float] | None:
     """Return the scale of a yes or no."""
     return (0, 1) if isinstance(value, bool) else None

@@ -71,12 +71,42 @@ SAID = [{"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}]
         ({"metadata": {"reward": 0.5, "success": True}}, {"reward": 0.5}),
         ({"passed": True, "reward": 0.5}, {"passed": 1.0, "reward": 0.5}),
         ({"outcome": "shipped", "metadata": {"source": "web"}}, {}),
+        ({"pass": True}, {"pass": 1.0}),
+        ({"evaluation": {"pass": False}}, {"pass": 0.0}),
+        ({"eval_result": "FAIL"}, {"eval_result": 0.0}),
+        ({"metrics": {"success": 1, "f1": 0.3}}, {"success": 1.0}),
+        ({"testsPassed": True, "n_passed": 3}, {"testsPassed": 1.0}),
+        ({"episode_reward": -2.5}, {"episode_reward": -2.5}),
+        ({"final_status": "resolved"}, {"final_status": 1.0}),
+        ({"task_status": "completed", "test_status": 200}, {}),
+        ({"request_success": True, "success_rate": 0.5, "tool_result": "success", "passed_steps": 1}, {}),
+        ({"all_correct": 7, "status": "success"}, {}),
     ],
 )
 def test_how_an_attempt_ended_stands_beside_its_transcript(fields: dict[str, Any], values: dict[str, float]) -> None:
     events = [e for e in judgements({"messages": SAID, **fields}, {}, None) if e["kind"] == "outcome"]
     assert {e["payload"]["name"]: e["payload"]["value"] for e in events} == values
     assert all(e["payload"]["source"] == "field" for e in events)
+
+
+@pytest.mark.parametrize(
+    ("fields", "columns", "found"),
+    [
+        ({"reward": 1}, {"task_key": "t1"}, [("outcome", "reward", "recorded")]),
+        ({"score": 0.5}, {"task_key": "t1"}, [("outcome", "score", "recorded")]),
+        ({"score": 4}, {"task_key": "t1"}, [("feedback", "score", None)]),
+        ({"score": 0.5, "passed": True}, {"task_key": "t1"}, [("outcome", "passed", "recorded")]),
+        ({"reward": 1}, {"task_key": "t1", "user": "joe"}, [("outcome", "reward", "field")]),
+        ({"reward": 1}, {"user": None, "task_key": None}, [("outcome", "reward", "field")]),
+        ({"metadata": {"reward": 1}}, {"task_key": "t1"}, [("outcome", "reward", "field")]),
+        ({"reward": 1, "response": "a", "messages": SAID[:1]}, {"task_key": "t1"}, [("outcome", "reward", "field")]),
+    ],
+)
+def test_a_run_of_a_named_task_that_nobody_asked_for_was_recorded_by_its_program(
+    fields: dict[str, Any], columns: dict[str, Any], found: list[tuple[str, str, str | None]]
+) -> None:
+    events = list(judgements({"messages": SAID, **fields}, columns, None))
+    assert [(e["kind"], e["payload"]["name"], e["payload"].get("source")) for e in events] == found
 
 
 def test_that_a_request_succeeded_is_no_outcome() -> None:
@@ -89,6 +119,20 @@ def test_later_calls_join_their_conversation() -> None:
     later = [*opening, {"role": "assistant", "content": "a"}, {"role": "user", "content": "more"}]
     assert conversation_of(opening, "joe") == conversation_of(later, "joe") != conversation_of(opening, "mia")
     assert conversation_of([], None) != conversation_of([{"role": "system", "content": "s"}], None)
+
+
+@pytest.mark.parametrize(
+    ("record", "task"),
+    [
+        ({"user_task_id": "user_task_3", "suite_name": "banking"}, "banking/user_task_3"),
+        ({"task_id": 7, "benchmark": "shop"}, "shop/7"),
+        ({"task_id": "refund-after-return", "suite": "shop"}, "refund-after-return"),
+        ({"task_id": "shop/12", "suite": "shop"}, "shop/12"),
+        ({"task_id": 7}, "7"),
+    ],
+)
+def test_a_number_names_a_task_within_its_suite(record: dict[str, Any], task: str) -> None:
+    assert source_of(record)["task_key"] == task
 
 
 def test_the_first_place_that_has_it_wins() -> None:

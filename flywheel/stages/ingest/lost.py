@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from flywheel.reading.feedback import JUDGING
+from flywheel.reading.outcomes import is_result
 from flywheel.reading.values import embedded, when
 from flywheel.records import EventKind
 from flywheel.stages.ingest.framed import Record, Row
@@ -102,7 +103,8 @@ def _leaves(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
 
 
 def _judges(path: str) -> bool:
-    return path.rpartition(".")[2] in JUDGING
+    name = path.rpartition(".")[2]
+    return name in JUDGING or is_result(name)
 
 
 @lru_cache(maxsize=4096)

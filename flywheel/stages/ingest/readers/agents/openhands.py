@@ -12,8 +12,9 @@ from pathlib import PurePath
 from typing import Any
 
 from flywheel.reading.events import Event, Source, request, tool_result
-from flywheel.reading.feedback import outcome, results
+from flywheel.reading.feedback import outcome
 from flywheel.reading.messages import Message, flat_text, messages, result_message, tool_schemas
+from flywheel.reading.outcomes import results
 from flywheel.reading.reader import reader
 from flywheel.reading.status import FAILED, OK
 from flywheel.reading.usage import token_counts
@@ -220,7 +221,7 @@ def _is_either(record: Any) -> bool:
 
 READER = reader(
     "openhands",
-    5,
+    6,
     "events and evaluations of OpenHands",
     marks=_is_either,
     refusal="no event of OpenHands",

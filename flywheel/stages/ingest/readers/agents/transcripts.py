@@ -12,8 +12,9 @@ from typing import Any
 
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event, Source, attempt_of, request, source_of
-from flywheel.reading.feedback import judgements, results
+from flywheel.reading.feedback import judgements
 from flywheel.reading.messages import Message, flat_text, messages
+from flywheel.reading.outcomes import results
 from flywheel.reading.reader import reader
 from flywheel.reading.rollout import Rollout, rollout_events
 from flywheel.reading.shapes import schemas
@@ -357,7 +358,7 @@ def _sniff(sample: Sample) -> float:
 
 READER = reader(
     "transcripts",
-    11,
+    12,
     "chats of any program, one a record",
     sniff=_sniff,
     needs=_is_any,

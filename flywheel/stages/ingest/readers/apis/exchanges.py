@@ -12,8 +12,9 @@ from itertools import groupby
 from typing import Any
 
 from flywheel.reading.events import Event, answer_from
-from flywheel.reading.feedback import by_name, outcome, results
+from flywheel.reading.feedback import outcome
 from flywheel.reading.messages import Message
+from flywheel.reading.outcomes import by_name, results
 from flywheel.reading.pairs import Pair, response_body
 from flywheel.reading.reader import reader
 from flywheel.reading.shapes import about_answer, answered, asked, unread

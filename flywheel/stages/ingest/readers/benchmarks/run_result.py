@@ -14,7 +14,8 @@ from typing import Any
 
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event
-from flywheel.reading.feedback import by_name, feedback, is_unmeasured, outcome, results
+from flywheel.reading.feedback import feedback, outcome
+from flywheel.reading.outcomes import by_name, is_unmeasured, results
 from flywheel.reading.reader import reader
 from flywheel.reading.shapes.places import chats_within
 from flywheel.reading.values import as_dict, as_list, first, ident, text, when
@@ -176,5 +177,5 @@ def _is_short(value: str) -> bool:
 
 
 READER = reader(
-    "run_result", 4, "results and settings next to transcripts", sniff=_sniff, read=_read, from_path=_from_path
+    "run_result", 5, "results and settings next to transcripts", sniff=_sniff, read=_read, from_path=_from_path
 )
