@@ -7,7 +7,7 @@ requests, model calls and tool results; `conversation_of` names a conversation t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flywheel.reading.messages import Message
@@ -65,7 +65,6 @@ def source_of(*places: Mapping[str, Any]) -> Source:
     columns: dict[str, Any] = {}
     for place in places:
         ranked: dict[str, tuple[int, Any]] = {}
-        named = "task_key" in columns
         for name in place.keys() & _NAMED:
             meaning, rank = _RANKED[name]
             if meaning in columns or (value := place[name]) is None or value == "":
@@ -75,22 +74,22 @@ def source_of(*places: Mapping[str, Any]) -> Source:
         columns |= {meaning: value for meaning, (_, value) in ranked.items()}
         if "task_key" not in columns and not _BESIDE_A_PROBLEM.isdisjoint(place) and place.get("instance_id"):
             columns["task_key"] = place["instance_id"]
-        if "task_key" in columns and not named:
-            columns["task_key"] = _in_suite(columns["task_key"], place)
     return {
         "conversation_id": ident(columns.get("conversation_id")),
         "user": ident(columns.get("user")),
         "policy": ident(columns.get("policy")),
-        "task_key": ident(columns.get("task_key")),
+        "task_key": _in_suite(ident(columns.get("task_key")), places),
         "ts": when(columns.get("ts")),
         "model": text(columns.get("model")),
     }
 
 
-def _in_suite(task: Any, place: Mapping[str, Any]) -> Any:
+def _in_suite(task: str | None, places: Sequence[Mapping[str, Any]]) -> str | None:
     """Return a task's id, behind the name of its suite where other suites have the same."""
-    bare, suite = ident(task), next((name for key in _SUITE if (name := text(place.get(key)))), None)
-    return f"{suite}/{bare}" if suite and bare and _BARE.fullmatch(bare) else task
+    if task is None or not _BARE.fullmatch(task):
+        return task
+    suite = next((name for place in places for key in _SUITE if (name := text(place.get(key)))), None)
+    return f"{suite}/{task}" if suite else task
 
 
 def conversation_of(history: list[Message], user: str | None) -> str:

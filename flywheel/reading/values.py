@@ -230,10 +230,15 @@ def literal(written: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def python_value(written: str) -> Any:
-    """Return the literal that a text writes as Python does; None for any other text, as for `literal`."""
+def python_value(written: str, *, objects: bool = False) -> Any:
+    """Return the literal that a text writes as Python does; None for any other text, as for `literal`.
+
+    Args:
+        written: the text.
+        objects: whether an object as its class shows it, with its fields by name, is these fields: nothing is called.
+    """
     try:
-        return _literal(_expression(written), 0)
+        return _literal(_expression(written), 0, objects=objects)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
 
@@ -259,7 +264,7 @@ def _expression(written: str) -> ast.expr:
         return ast.parse(written, mode="eval").body
 
 
-def _literal(node: ast.expr, depth: int) -> Any:
+def _literal(node: ast.expr, depth: int, *, objects: bool = False) -> Any:
     """Return the value of a node that JSON can hold.
 
     Raises:
@@ -276,11 +281,15 @@ def _literal(node: ast.expr, depth: int) -> Any:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
         return -_amount(node.operand)
     if isinstance(node, ast.List | ast.Tuple):
-        return [_literal(item, depth + 1) for item in node.elts]
+        return [_literal(item, depth + 1, objects=objects) for item in node.elts]
+    fields: list[tuple[str | None, ast.expr]] = []
     if isinstance(node, ast.Dict):
-        names = [_name(key) for key in node.keys]
-        if len(set(names)) == len(names):
-            return {name: _literal(item, depth + 1) for name, item in zip(names, node.values, strict=True)}
+        fields = [(_name(key), value) for key, value in zip(node.keys, node.values, strict=True)]
+    elif objects and isinstance(node, ast.Call) and not node.args:
+        fields = [(word.arg, word.value) for word in node.keywords]
+    named = {name: value for name, value in fields if name is not None}
+    if len(named) == len(fields) and isinstance(node, ast.Dict | ast.Call) and (fields or isinstance(node, ast.Dict)):
+        return {name: _literal(value, depth + 1, objects=objects) for name, value in named.items()}
     raise _NoLiteralError
 
 

@@ -254,7 +254,7 @@ def _sessions(items: Sequence[Any]) -> set[str]:
 def _roles(items: Sequence[Any]) -> list[str | None]:
     """Return who speaks in the first items of a list."""
     shown = items[:_LOOKED_AT]
-    messages = [one for item in shown for one in (unwrapped(item) if isinstance(item, dict) else [item])]
+    messages = [one for item in map(lowered, shown) for one in (unwrapped(item) if isinstance(item, dict) else [item])]
     roles = [speaks(one) for one in messages]
     kinds = {name for one in messages for name in ("type", "kind") if is_named(as_dict(one)) and name in one}
     passing = {"subtype", *kinds}  # what names the kind of messages names that of notices between them, too
@@ -269,11 +269,12 @@ def is_notice(item: Any, kinds: Collection[str]) -> bool:
 
 def speaks(item: Any) -> str | None:
     """Return the role of a message, '' for a notice; None for what is none, and for one without content."""
+    item = lowered(item)
     if not isinstance(item, dict):
         return None
     if item.get("object") == RUN_STEP or is_step(item):
         return "assistant"
-    item = next((one for one in unwrapped(lowered(item)) if isinstance(one, dict)), {})
+    item = next((one for one in unwrapped(item) if isinstance(one, dict)), {})
     entry = entry_of(item)
     return _speaker(_plain(item)) if entry is None else _SPEAKING.get(entry.kind, entry.kind)
 

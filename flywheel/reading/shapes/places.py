@@ -57,13 +57,18 @@ class Found(NamedTuple):
 def chats_within(record: Mapping[str, Any]) -> list[Found]:
     """Return the chats at any depth of a record, without those that another one holds too.
 
+    A list that cannot be read is left out where one without its like can, with calls: a program that keeps the messages
+    of its model also keeps its own notes of them. Whether these have more shows in the events (`whole`).
+
     Raises:
         BadRecordError: one of them cannot be read; without it the others are a part of the record.
     """
     lists = list(islice(_lists(record, (), (record,)), _MOST + 1))
     if len(lists) > _MOST:
         return []
-    spoken = [(found, history) for found in lists if (history := _history(found))]
+    spoken, unread = _histories(lists)
+    if unread and not any(_has_all(history) for _, history in spoken):
+        raise unread[0]
     grown = _grown(spoken)
     whole = [(found, history) for n, (found, history) in enumerate(grown) if not _is_copy(n, grown)]
     is_whole = all(are_steps(found.items) or any(m["role"] != "assistant" and m["role"] != "tool" for m in history)
@@ -110,6 +115,26 @@ def _repeats_what_was_asked(place: Mapping[str, Any]) -> bool:
     request = next((m["content"] for m in chat(items)[0] if m["role"] == "user" and m.get("content")), None)
     said = texts_in(embedded(next(place[name] for name in _PAIRED[0] if name in place)))
     return any(request == text for text in said)
+
+
+def _histories(lists: Sequence[Found]) -> tuple[list[tuple[Found, list[Message]]], list[BadRecordError]]:
+    """Return the chats with their messages, and why others cannot be read."""
+    spoken, unread = list[tuple[Found, list[Message]]](), list[BadRecordError]()
+    for found in lists:
+        try:
+            history = _history(found)
+        except BadRecordError as error:
+            unread.append(error)
+            continue
+        spoken += [(found, history)] if history else []
+    return spoken, unread
+
+
+def _has_all(history: Sequence[Message]) -> bool:
+    """Whether somebody asks in a chat, and each call in it has its result."""
+    made = sum(len(message.get("tool_calls", ())) for message in history)
+    gave = sum(message["role"] == "tool" for message in history)
+    return 0 < made <= gave and any(message["role"] == "user" for message in history)
 
 
 def _history(found: Found) -> list[Message]:

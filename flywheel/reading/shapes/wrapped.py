@@ -16,7 +16,7 @@ from flywheel.reading.shapes.actions import is_step
 from flywheel.reading.shapes.acts import call_in, is_act, result_in, said_in
 from flywheel.reading.shapes.entries import OF_WORKFLOW, entry_of, is_named
 from flywheel.reading.shapes.turns import CALL_KINDS, ITEM_KINDS, RESULT_KINDS, is_turn, result_of
-from flywheel.reading.values import as_dict, as_list, embedded, first, present, text
+from flywheel.reading.values import as_dict, as_list, embedded, first, present, text, when
 
 Item = dict[str, Any]
 
@@ -444,13 +444,22 @@ def _spoken(item: Item) -> Iterator[Item]:
 
 
 def lowered(item: Any) -> Any:
-    """Return a message of .NET, whose fields are in capitals and whose role is an object, as others write it."""
+    """Return a message as others write it: of .NET, in capitals, whose role is an object; of a pair with its time."""
+    if isinstance(item, list):
+        return _timed(item)
     if not isinstance(item, dict) or "Role" not in item or "role" in item:
         return item
     role = item["Role"]
     named = as_dict(role).get("Label") if isinstance(role, dict) else role
     parts = next((item[name] for name in ("Items", "Contents", "Content") if name in item), None)
     return {**_in_small(item), "role": str(named).lower(), "content": _in_small(parts)}
+
+
+def _timed(item: list[Any]) -> Any:
+    """Return the message of a pair `[time, message]`, with the time in it; any other list as it is."""
+    message = as_dict(item[1]) if len(item) == len(("time", "message")) else {}
+    is_pair = "role" in message and isinstance(item[0], str | int | float) and when(item[0]) is not None
+    return {"timestamp": item[0], **message} if is_pair else item
 
 
 def _in_small(value: Any) -> Any:

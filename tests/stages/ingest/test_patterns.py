@@ -22,6 +22,8 @@ def finds(kind: str, text: str, name: str = "") -> list[str]:
 
 
 YES = [
+    ("card", "https://pay.example.com/card/4111111111111111/charge", "4111111111111111"),
+    ("card", "4111111111111111/12/27", "4111111111111111"),
     ("secret", "sk-proj-abcdefghij1234567890", "sk-proj-abcdefghij1234567890"),
     ("secret", "use ghp_abcdefghijklmnopqrst0123 now", "ghp_abcdefghijklmnopqrst0123"),
     ("secret", "AKIAIOSFODNN7EXAMPLE", "AKIAIOSFODNN7EXAMPLE"),
@@ -177,6 +179,13 @@ NO = [
     ("card", "2024-05-20 2024-05-21"),
     ("card", "2023 2024 2025 2026"),
     ("card", "certificate_7504069"),
+    ("card", "see https://www.facebook.com/groups/PDHeroes/posts/6756552897746791/ now"),
+    ("card", "[post](https://www.facebook.com/groups/12/posts/6756552897746791)"),
+    ("secret", "[Mega dream ex secret rares revealed](https://www.example.com/groups/1296352191593526/posts/1)"),
+    ("secret", "https://example.com/revenue-up-16-pat-stood-at-rs-6-128-cr-11681384725551.html"),
+    ("secret", "browse?type=lcsubc&key=United%20States%20%2D%2D%20History%20%2D%2D%20Civil%20War%2C"),
+    ("phone", "goals reached during the 2020-2021 academic year"),
+    ("phone", "reach me on 2024.05.06"),
     ("iban", "DE89 3704 0044 0532 0130 01"),
     ("iban", "HAT136 HAT039 HAT271 HAT203"),
     ("phone", "order 112-9043251-7785005"),

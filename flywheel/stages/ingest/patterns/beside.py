@@ -36,8 +36,8 @@ _TRIGGER_PHONES = (
 _PHONE = re.compile(
     r"(?:(?<![0-9A-Za-zÀ-ɏ_.+#$€£/=-])|(?<=wa\.me/)|(?<=[a-zA-Z_]=))(?:\+|\(\+?)?[0-9](?:[ .()/-]{0,3}[0-9]){6,14}(?![0-9A-Za-zÀ-ɏ_/]|[.:-][0-9])"
 )
-_DATE = re.compile(
-    r"(?:19|20)[0-9]{2}[-/.][0-9]{2}[-/.][0-9]{2}|[0-9]{2}[-/.][0-9]{2}[-/.](?:19|20)[0-9]{2}(?:[ T].*)?"
+_NO_PHONE = re.compile(  # dates, years from and to
+    r"(?:19|20)[0-9]{2} ?[-/] ?(?:19|20)[0-9]{2}|(?:19|20)[0-9]{2}[-/.][0-9]{2}[-/.][0-9]{2}|[0-9]{2}[-/.][0-9]{2}[-/.](?:19|20)[0-9]{2}(?:[ T].*)?"
     r"|[0-9]+\.[0-9]+|(?:19|20)[0-9]{2}[-/][0-9]{2}[-/][0-9]{2}.*"
 )
 _PHONE_NAMED = re.compile(rf"(?i){_PHONE_WORDS}|(?<![a-z])(?:tel|cell|fax|mobile)(?![a-z])|(?:tel|cell|mob)_")
@@ -370,7 +370,7 @@ def phones(text: str, name: str) -> Iterator[Find]:
         return
     for match in _PHONE.finditer(text):
         digits = digits_of(match[0])
-        if not _LEAST <= len(digits) <= _MOST or _DATE.fullmatch(match[0]):
+        if not _LEAST <= len(digits) <= _MOST or _NO_PHONE.fullmatch(match[0]):
             continue
         before = text[max(0, match.start() - _FAR) : match.start()]
         if _WEAK_BEFORE.search(before) and not (match[0][0] in "+0" and len(digits) > _PASSPORT):

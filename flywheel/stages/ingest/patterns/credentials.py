@@ -64,6 +64,7 @@ _PARTS = ("bearer", "basic", "signed")
 
 _OF_NAMES = ("md-", "live_")  # marks with which names of other things begin too
 _PART = re.compile("[_.-]+")
+_MANY = 5  # parts
 _WORD = re.compile(r"(?=[A-Za-z]*[AEIOUYaeiouy])(?:[A-Za-z]?[a-z]{2,}|[A-Z]{3,})[0-9]?")
 
 
@@ -91,6 +92,8 @@ def _is_name(text: str) -> bool:
     """Whether what follows a mark is a name of words, as of styles, settings and modules: `sk-fading-circle-container2`."""
     parts = _PART.split(text)[1:]
     words = [part for part in parts if _WORD.fullmatch(part)]
+    if len(parts) > _MANY and len(words) > 1 and all(part.isdigit() or part.isalpha() for part in parts if part):
+        return True  # the title of a page, as its address has it: no part mixes letters with digits
     return len(words) > 1 and 2 * sum(map(len, words)) >= sum(map(len, parts))
 
 

@@ -40,6 +40,12 @@ _HEADING = re.compile(r"\.?[ \t]{1,4}[A-Z][a-z]{2,}(?: [a-z]|\s*$)", re.MULTILIN
 _MOST_OF_A_SECTION, _CHAPTERS = 100, 30
 
 
+_ENDS_A_PART = frozenset([*"/?#)]>\"' \t\n\\", ""])
+_LINK = re.compile(r"(?:https?:/|www)[^\s\"'<>()]{4,}/\Z")
+_LINK_LENGTH = 240
+_OF_CARDS = re.compile(r"(?i)card|(?<![a-z])(?:pan|cc|pay(?:ments?)?|checkout|billing)(?![a-z])")
+
+
 def is_other(match: re.Match[str], name: str) -> bool:
     """Whether a find is the number or the id of something that belongs to none and opens nothing."""
     text = match.string
@@ -55,6 +61,15 @@ def is_numbered(match: re.Match[str]) -> bool:
     The noun alone is not enough, nor is a field's name: people pay orders by card, and write the card there.
     """
     return bool(_NUMBERED.search(match.string, max(0, match.start() - _FAR), match.start()))
+
+
+def is_posted(match: re.Match[str]) -> bool:
+    """Whether digits are a whole part of a link's path, as posts and groups are named by, and nothing there is a card."""
+    text, start = match.string, match.start()
+    if text[start - 1 : start] != "/" or text[match.end() : match.end() + 1] not in _ENDS_A_PART:
+        return False
+    path = _LINK.search(text, max(0, start - _LINK_LENGTH), start)
+    return path is not None and not _OF_CARDS.search(path[0])
 
 
 def is_section(match: re.Match[str], numbers: bytes) -> bool:

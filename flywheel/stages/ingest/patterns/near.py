@@ -68,10 +68,16 @@ _CLASS = str.maketrans(ascii_lowercase + ascii_uppercase + digits, "a" * 26 + "A
 WEAK, FAIR, STRONG = 1, 2, 3
 
 
+# Words in a link: the name of a file, a heading that was looked for.
+_ENCODED_WORDS = re.compile(r"(?:[A-Z]?[a-z]{3,20}(?:%20|%2D|%2C){1,8}){2}[A-Z]?[a-z]{3,20}")
+
+
 @lru_cache(maxsize=1 << 14)
 def worth(value: str) -> int:
     """Return how much a value looks like a password or a key by itself: 0 not at all, WEAK, FAIR, STRONG."""
     if not _LEAST <= len(value) <= _MOST or is_placeholder(value) or _is_plain(value):
+        return 0
+    if _ENCODED_WORDS.search(value):
         return 0
     if _HEX.fullmatch(value) or _TYPED.fullmatch(value) or (value.isalnum() and value.isupper()):
         return WEAK

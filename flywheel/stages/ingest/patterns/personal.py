@@ -11,7 +11,7 @@ import ipaddress
 import re
 
 from flywheel.stages.ingest.patterns.hints import DIGITS, JOINED, START_OF_SHORT, WORDS
-from flywheel.stages.ingest.patterns.ids import is_numbered, is_other, is_section
+from flywheel.stages.ingest.patterns.ids import is_numbered, is_other, is_posted, is_section
 from flywheel.stages.ingest.patterns.kinds import Find, Kind, digits_of, luhn, whole
 
 _LOCAL = r"[\w.%+-](?:[\w.%+'-]{0,126}[\w%+-])?"
@@ -113,7 +113,7 @@ def _spoken(match: re.Match[str], _name: str) -> Find:
 
 def _card(match: re.Match[str], _name: str) -> Find | None:
     digits = digits_of(match[0])
-    if len(digits) == len(match[0]) and is_numbered(match):
+    if len(digits) == len(match[0]) and (is_numbered(match) or is_posted(match)):
         return None
     known = any(low <= digits[: len(low)] <= high and len(digits) in sizes for low, high, sizes in _ISSUERS)
     return whole(match, digits) if known and len(set(digits)) > 1 and luhn(digits) else None

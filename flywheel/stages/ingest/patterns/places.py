@@ -427,6 +427,8 @@ def _next(text: str, start: int, end: int, kind: str) -> Find | None:
         kind = PASSWORD  # `secret 0 ...`: written as it is
     if match is None or kind not in (PASSWORD, SECRET):
         return None
+    if "](" in match["bare"]:
+        return None  # a link's words, and where it goes
     value = match["bare"].rstrip(".,;:)]}!?" if not any(c.isdigit() for c in match["bare"]) else ".,;:)]}")
     strong = any(c.isdigit() for c in value) and any(c.isalpha() for c in value)
     enough = len(value) >= (_SHORT if kind == PASSWORD else _LONG)

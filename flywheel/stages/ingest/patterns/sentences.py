@@ -142,7 +142,7 @@ def _is_said(kind: str, value: str, *, quoted: bool, colon: bool) -> bool:
     if is_placeholder(value) or value.startswith(("http://", "https://", "/", "--")):
         return False
     if kind == SECRET:
-        return " " not in value and fits(SECRET, value)
+        return " " not in value and "](" not in value and fits(SECRET, value)
     return fits(PASSWORD, value, quoted=quoted or colon, prose=not quoted and not colon)
 
 

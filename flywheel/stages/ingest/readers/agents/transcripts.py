@@ -35,19 +35,13 @@ _LISTS = (
 )  # fmt: skip
 _Chat = tuple[str, list[Any]]
 _HOLDERS = ("values", "channel_values", "state", "checkpoint", "chat", "thread", "session", "info")
+# Objects where its ids may be; those where its model may be are more.
 _NAMING = (
-    "metadata",
-    "checkpoint",
-    "config",
-    "configurable",
-    "info",
-    "session",
-    "runSettings",
-    "settings",
-    "model_info",
+    "metadata", "checkpoint", "config", "configurable", "info", "session", "runSettings", "settings", "model_info",
     "model_config",
-)
-# where its ids may be
+)  # fmt: skip
+_SET = ("args", "params", "run_config", "agent_config", "llm_config", "agent", "llm")
+_TASKS = ("task", "challenge", "problem", "scenario", "instance", "test_case", "puzzle")
 _MODELS = ("model", "model_name", "modelId", "model_id", "chatModelTitle")
 _WHOLE = ("usage", "token_usage", "total_usage", "usage_metadata", "costBreakdown", "metrics")  # tokens of a whole chat
 _WAITING = "tool_approval_item"  # repeats a call for which somebody was asked
@@ -96,12 +90,15 @@ def _near(outer: Mapping[str, Any], fits: Callable[[Any], bool]) -> list[_Chat]:
 
 def _acted(outer: Mapping[str, Any]) -> list[Any]:
     """Return the messages in a question, an answer, and the actions in between, each with what was observed."""
-    places = (outer, *(as_dict(embedded(outer.get(name))) for name in ("output", "outputs")))
+    held = (as_dict(value) for value in outer.values() if isinstance(value, dict) and "intermediate_steps" in value)
+    places = (outer, *(as_dict(embedded(outer.get(name))) for name in ("output", "outputs")), *held)
     steps = next((made for place in places if (made := as_list(embedded(place.get("intermediate_steps"))))), [])
     if not steps or not all(isinstance(step, list) and "tool" in as_dict(step[0]) for step in steps if step):
         return []
+    begun = next((place for place in places if "intermediate_steps" in place), outer)
+    around = outer if "inputs" in outer or "input" in outer else begun
     question = next(
-        (as_dict(embedded(outer.get(name))) or outer for name in ("inputs", "input") if name in outer), outer
+        (as_dict(embedded(around.get(name))) or around for name in ("inputs", "input") if name in around), outer
     )
     items: list[Any] = [{"role": "user", "content": flat_text(first(question, ("input", "question", "query")))}]
     for n, (action, seen) in enumerate((as_dict(step[0]), step[-1]) for step in steps if step):
@@ -262,7 +259,7 @@ def _after(message: Message, history: list[Message], facts: Facts) -> tuple[list
 
 def _model(around: Mapping[str, Any]) -> str | None:
     """Return the model that the objects around a chat name."""
-    places = (around, *(as_dict(embedded(around.get(name))) for name in _NAMING), as_dict(around.get("model")))
+    places = (around, *(as_dict(embedded(around.get(name))) for name in (*_NAMING, "model", *_SET)))
     return next((named for place in places if (named := text(first(place, _MODELS)))), None)
 
 
@@ -300,10 +297,12 @@ def _with_results(history: list[Message], facts: Facts) -> tuple[list[Message], 
 
 
 def _task(record: Mapping[str, Any]) -> str | None:
-    """Return what a data set calls a task, where that is an id and not its text."""
-    task = record.get("task")
-    named = text(task) or ident(first(as_dict(task), ("task_id", "id", "name"))) or ident(record.get("item_id"))
-    return named if named and not any(map(str.isspace, named)) else None
+    """Return what a data set calls a task, where that is an id and not its text; an object may have a name for it."""
+    named = text(record.get("task")) or ident(record.get("item_id"))
+    objects = (as_dict(record.get(name)) for name in _TASKS)
+    ids = [*filter(None, (ident(first(held, ("task_id", "id"))) for held in objects)), named]
+    plain = next((one for one in ids if one and not any(map(str.isspace, one))), None)
+    return plain or next(filter(None, (text(as_dict(record.get(name)).get("name")) for name in _TASKS)), None)
 
 
 def _judged(record: Mapping[str, Any]) -> dict[str, Any]:
