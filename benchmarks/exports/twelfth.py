@@ -38,7 +38,7 @@ def timed() -> Export:
     return Export(files, told(TASKS, Says(task=True, model=True, outcomes=solved(TASKS))))
 
 
-@export(12, "A harness with its own notes of what its model said")
+@export(12, "A harness with its own notes of what its model wrote")
 def noted() -> Export:
     """The messages of the model are all there is; notes of each call, by steps and by rounds, repeat them."""
     files = {}

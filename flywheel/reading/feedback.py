@@ -106,7 +106,7 @@ def judgements(record: Mapping[str, Any], source: Source, target: str | None) ->
     Args:
         record: may have feedback, score, rating, thumbs, reward or outcome; a transcript, whose fields are about the
             whole attempt, also `resolved`, `success`, `passed`, `rewards` and the like, or its metadata. Where its task
-            has a name and nobody has who asked, a program ran it: what stands in it is that program's, a score too.
+            has a name and it names no user, a program ran it, and what it records is that program's, a score too.
         source: columns shared by all events of the record.
         target: id of the response that they are about.
     """

@@ -76,7 +76,7 @@ def results(fields: Mapping[str, Any]) -> list[Result]:
 
 
 def _worded(name: str, given: Any) -> Result | None:
-    """Return what a field under another name says, known by the words of the name."""
+    """Return what a field under another name gives, known by the words of the name."""
     kind = _kind(name)
     if kind is None or (kind == "judged" and not (isinstance(given, bool) or _verdict(given) is not None)):
         return None
@@ -86,7 +86,7 @@ def _worded(name: str, given: Any) -> Result | None:
 
 @lru_cache(_NAMES)
 def _kind(name: str) -> Literal["held", "judged", "amount"] | None:
-    """Return what a field says of a run's end: that it held, in a word, or as an amount; None: something else."""
+    """Return what a field shows of a run's end: that it held, in a word, or as an amount; None: something else."""
     words = words_of(name)
     if name in RESULTS or not words <= {*_HELD, *_JUDGED, *_AMOUNT, *_AROUND}:
         return None
@@ -98,7 +98,7 @@ def _kind(name: str) -> Literal["held", "judged", "amount"] | None:
 
 
 def is_result(name: str) -> bool:
-    """Return whether a field of this name says how a run ended."""
+    """Return whether a field of this name shows how a run ended."""
     return name in RESULTS or _kind(name) is not None
 
 
@@ -127,5 +127,5 @@ def _result(name: str, given: Any, by: str) -> Result | None:
 
 
 def _verdict(given: Any) -> float | None:
-    """Return 1 or 0 for a word that says whether something held."""
+    """Return 1 or 0 for a word that shows whether something held."""
     return _WORDS.get(given.strip().lower()) if isinstance(given, str) else None
