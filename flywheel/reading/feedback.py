@@ -113,7 +113,7 @@ def judgements(record: Mapping[str, Any], source: Source, target: str | None) ->
     is_whole = target is None and _is_transcript(record)
     if record.keys().isdisjoint(JUDGING) and not is_whole:
         return
-    is_run = is_whole and source.get("task_key") is not None and source.get("user") is None
+    is_run = is_whole and source.get("task_key") is not None and source.get("user") is None and "object" not in record
     scored = is_run and 0 <= (number(record.get("score")) or 0) <= 1
     opinions = [name for name in _OPINIONS if name != "score" or not scored]
     aim = f"response:{target}" if target else None
@@ -128,7 +128,7 @@ def judgements(record: Mapping[str, Any], source: Source, target: str | None) ->
         own = _ends(record, opinions) | own
     given = {} if own or not is_whole else _ends(as_dict(embedded(record.get("metadata"))), _OPINIONS)
     for name, value in (own or given).items():
-        yield outcome(source, name, value, by=_FIELD if given or not is_run else _BY_RUN, seq=0)
+        yield outcome(source, name, value, by=_BY_RUN if is_run else _FIELD, seq=0)
 
 
 def _ends(place: Mapping[str, Any], opinions: Collection[str]) -> dict[str, float]:

@@ -98,7 +98,8 @@ def test_how_an_attempt_ended_stands_beside_its_transcript(fields: dict[str, Any
         ({"score": 0.5, "passed": True}, {"task_key": "t1"}, [("outcome", "passed", "recorded")]),
         ({"reward": 1}, {"task_key": "t1", "user": "joe"}, [("outcome", "reward", "field")]),
         ({"reward": 1}, {"user": None, "task_key": None}, [("outcome", "reward", "field")]),
-        ({"metadata": {"reward": 1}}, {"task_key": "t1"}, [("outcome", "reward", "field")]),
+        ({"metadata": {"reward": 1}}, {"task_key": "t1"}, [("outcome", "reward", "recorded")]),
+        ({"metadata": {"reward": 1}, "object": "chat"}, {"task_key": "t1"}, [("outcome", "reward", "field")]),
         ({"reward": 1, "response": "a", "messages": SAID[:1]}, {"task_key": "t1"}, [("outcome", "reward", "field")]),
     ],
 )
