@@ -14,6 +14,7 @@ from benchmarks.exports.story import (
     TASKS,
     Export,
     Says,
+    Told,
     at,
     calls_of,
     export,
@@ -26,7 +27,7 @@ from benchmarks.exports.story import (
 
 @export(12, "A CTF harness, messages with their times")
 def timed() -> Export:
-    """Each message is a pair with its time, the challenge is an object, and settings are those of the command."""
+    """Each message is a pair with its time, the challenge is an object; one run ended before its agent spoke."""
     files = {}
     for talk in TASKS:
         files[f"logs/{talk.id}/conversation.1.json"] = {
@@ -35,7 +36,15 @@ def timed() -> Export:
             "challenge": {"name": talk.task, "category": "shop", "flag": f"flag-of-{talk.id}"},
             "solved": talk.solved, "rounds": len(talk.acts), "start_time": at(0), "finish_reason": "give_up",
         }  # fmt: skip
-    return Export(files, told(TASKS, Says(task=True, model=True, outcomes=solved(TASKS))))
+    crashed = TASKS[1]
+    files[f"logs/{crashed.id}/conversation.2.json"] = {
+        "args": {"model": MODEL}, "messages": [[at(0), message] for message in openai(crashed, system=SYSTEM)[:2]],
+        "challenge": {"name": crashed.task, "category": "shop"}, "solved": False, "rounds": 0,
+        "exception_info": {"exception_type": "RateLimitError",
+                           "exception_message": "Error code: 429 - you exceeded your quota, please check your plan"},
+    }  # fmt: skip
+    right = told(TASKS, Says(task=True, model=True, outcomes=solved(TASKS)))
+    return Export(files, [*right, Told(task=crashed.task, outcomes=(0.0,), model=MODEL)])
 
 
 @export(12, "A harness with its own notes of what its model wrote")

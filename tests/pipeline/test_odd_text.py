@@ -117,6 +117,17 @@ def test_a_golden_row_may_have_odd_text(project: Project) -> None:
     assert project.plan(1).card.mix["golden"] == 2
 
 
+def test_a_folders_name_may_end_like_an_archives(tmp_path: Path) -> None:
+    log = tmp_path / "really!" / "log.jsonl"
+    log.parent.mkdir()
+    log.write_text("".join(json.dumps(line) + "\n" for n in range(8) for line in talk(n)) + "{\n", encoding="utf-8")
+    project = Project(tmp_path)
+    assert project.ingest([log.parent]).events == 8 * len(talk(0))
+    assert {row.source_file for row in project.quarantine().rows} == {"really\\x21/log.jsonl"}
+    assert project.quarantine_retry().files == 1
+    assert project.ingest([log.parent]).unchanged == 1
+
+
 def test_half_a_character_in_a_golden_row_is_named(project: Project) -> None:
     (project.folder / "golden").mkdir()
     row = {"prompt": "Hello.", "completion": {"role": "assistant", "content": "\ud83d"}}

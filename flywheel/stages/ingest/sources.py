@@ -185,10 +185,13 @@ def legible(name: str) -> str:
 
 
 def shown_path(file: Path, root: Path) -> str:
-    """Return a file's path relative to the project where it lies inside, with forward slashes, legible."""
+    r"""Return a file's path relative to the project where it lies inside, with forward slashes, legible.
+
+    A folder's name that ends with `!` ends with \x21: `!/` is between an archive and its member.
+    """
     whole = file.absolute()
     inside = whole.relative_to(root.absolute()) if whole.is_relative_to(root.absolute()) else file
-    return legible(inside.as_posix())
+    return legible(inside.as_posix()).replace("!/", "\\x21/")
 
 
 def placed(name: str, root: Path) -> Path:

@@ -46,6 +46,7 @@ _MODELS = ("model", "model_name", "modelId", "model_id", "chatModelTitle")
 _WHOLE = ("usage", "token_usage", "total_usage", "usage_metadata", "costBreakdown", "metrics")  # tokens of a whole chat
 _WAITING = "tool_approval_item"  # repeats a call for which somebody was asked
 _ACCUMULATED = "accumulated_"  # goose's names of the tokens of a whole chat; those of its last call are next to them
+_ERRORS = ("exception_info", "exception", "error", "traceback")
 _SHARED = 0.55  # confidence in a list that Chat Completions could have, below `openai`'s
 _OWN = 0.85
 Facts = dict[int, dict[str, Any]]
@@ -331,6 +332,12 @@ def _is_read(record: Any) -> bool:
         return False
 
 
+def _is_crashed(record: Any) -> bool:
+    """Whether a record is a run that ended before its agent spoke: what it was asked, an error and an outcome."""
+    fields = as_dict(record)
+    return bool(_near(fields, is_begun) and first(fields, _ERRORS) and results(fields))
+
+
 def _is_ours(record: Any) -> bool:
     """Whether a record has a chat, be it one that cannot be read."""
     try:
@@ -349,7 +356,7 @@ def _is_answered(record: Any) -> bool:
 def _sniff(sample: Sample) -> float:
     """A file of chats is sure to be ours if one of them has what no other reader knows."""
     if any(map(_is_answered, sample.records)) or not (
-        any(map(_is_read, sample.records)) and all(map(_is_ours, sample.records))
+        any(_is_read(record) or _is_crashed(record) for record in sample.records) and all(map(_is_ours, sample.records))
     ):
         return 0.0
     return _OWN if any(map(_is_own, sample.records)) else _SHARED
