@@ -13,6 +13,7 @@ from benchmarks.exports.story import (
     SYSTEM,
     TASKS,
     Export,
+    Lines,
     Says,
     Told,
     at,
@@ -92,3 +93,45 @@ def shown() -> Export:
         calls = [f"{c.name}.func({', '.join(f'{k}={v!r}' for k, v in c.args.items())})" for c in calls_of(talk)]
         writer.writerow([talk.asked, str(calls), response, ""])
     return Export({"gpt_results.csv": text.getvalue()}, told(quiet(SERIAL)))
+
+
+@export(12, "A loop of one's own, its calls of the model in a list")
+def calls() -> Export:
+    """Each call has all that was sent and what came back; the last one repeats the others."""
+    rows: list[Any] = []
+    for talk in TASKS:
+        history = openai(talk, system=SYSTEM)
+        made = [{"model": MODEL, "input": history[:n], "output": message, "usage": {"prompt_tokens": 3}}
+                for n, message in enumerate(history) if message["role"] == "assistant"]  # fmt: skip
+        rows.append({"task_id": talk.task, "model": MODEL, "llm_calls": made, "is_solved": talk.solved})
+    return Export({"runs.jsonl": Lines(rows)}, told(TASKS, Says(task=True, model=True, outcomes=solved(TASKS))))
+
+
+@export(12, "An agent's steps, in an object with their numbers")
+def numbers() -> Export:
+    """Ten steps would be sorted wrongly by name."""
+    rows = [
+        {"task_id": talk.task, "question": talk.asked, "answer": talk.answer, "passed": talk.solved,
+         "agent_steps": {f"step_{n}": {"tool": c.name, "tool_input": c.args, "tool_output": c.result}
+                         for n, c in enumerate(calls_of(talk), 9)}}
+        for talk in quiet(SERIAL)
+    ]  # fmt: skip
+    return Export({"runs.jsonl": Lines(rows)}, told(quiet(SERIAL), Says(task=True, outcomes=solved(SERIAL))))
+
+
+@export(12, "Transitions of an environment that rewards success alone")
+def transitions() -> Export:
+    """A reward for each step and an end: where all are 0 the attempt has failed."""
+    rows: list[Any] = []
+    for talk in SERIAL:
+        made = calls_of(talk)
+        seen = [talk.asked, *(c.result for c in made)]
+        rows.append({"task_id": talk.task, "goal": talk.asked, "transitions": [
+            {"obs": seen[n], "thought": f"I try {c.name}.", "action": {"tool": c.name, "args": c.args},
+             "reward": float(talk.solved and n == len(made) - 1), "done": n == len(made) - 1, "next_obs": c.result}
+            for n, c in enumerate(made)
+        ]})  # fmt: skip
+    right = told(SERIAL, Says(task=True, outcomes=solved(SERIAL)))
+    said = [f"I try {calls_of(talk)[-1].name}." for talk in SERIAL]
+    return Export({"runs.jsonl": Lines(rows)},
+                  [replace(one, steps=len(one.calls), answered=last) for one, last in zip(right, said, strict=True)])  # fmt: skip

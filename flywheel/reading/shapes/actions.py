@@ -178,11 +178,15 @@ def _shown(value: Any) -> str | None:
     return flat_text(inner if inner is not None else value)
 
 
-def earned(steps: Sequence[Any]) -> float | None:
+def earned(steps: Sequence[Any], *, whole: bool = False) -> float | None:
     """Return what the steps earned together, or the score that a game shows at its last step.
 
     None where no step has one, or none earned anything: some programs write 0 at each step and judge the whole
-    elsewhere.
+    elsewhere. An environment that returns a reward for each step of a whole attempt, and shows that it is over, means 0.
+
+    Args:
+        steps: of one attempt.
+        whole: whether they are all of it, in one record.
     """
     last = as_dict((as_list(as_dict(steps[-1]).get("result")) or [None])[-1])
     if isinstance(last.get("success"), bool) and last.get("is_done"):
@@ -191,4 +195,6 @@ def earned(steps: Sequence[Any]) -> float | None:
     if any(rewards):
         return sum(rewards)
     end = as_dict(steps[-1])
+    if whole and len(rewards) == len(steps) and any(end.get(name) is True for name in _DONE):
+        return 0.0
     return (number(end.get("score")) or None) if first(end, _DONE) is not None else None

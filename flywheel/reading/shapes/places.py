@@ -9,6 +9,7 @@ is next to it, none is read: it is a part of one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from typing import Any, NamedTuple
@@ -28,6 +29,7 @@ _ASKED = {
     "model_input_messages", "tools", "config", "system", "choices", "candidates", "generations",
     "content", "parts",
 }  # fmt: skip
+_NUMBERED = re.compile(r"([A-Za-z]{0,12}[ _-]?)([0-9]{1,5})")
 _LONGEST_NAME = 40  # of a field, in a message
 _STEP = ("steps", "*")
 _STEPS = (_STEP, ("turns", "*"))  # what holds a chat as it was at one step: its reward and id are not the attempt's
@@ -97,13 +99,24 @@ def _lists(place: Any, path: tuple[str, ...], around: tuple[Mapping[str, Any], .
     named = place.items() if isinstance(place, dict) else ((str(n), one) for n, one in enumerate(as_list(place)))
     is_call = bool(path) or (isinstance(place, dict) and all(place.keys() & names for names in _PAIRED))
     is_call = is_call and not (not path and _repeats_what_was_asked(place))
-    for name, held in named:
+    for name, value in named:
+        held = numbered(value)
         if name in _ASKED or not isinstance(held, dict | list) or (is_call and name in _PAIRED[1]):
             continue
         if isinstance(held, list) and is_chat(held):
             yield Found((*path, name), held, around)
         else:
             yield from _lists(held, (*path, name), (held, *around) if isinstance(held, dict) else around)
+
+
+def numbered(value: Any) -> Any:
+    """Return the objects of a map whose names are one word with numbers (`step_0`, `1`) as a list, in their order."""
+    if not isinstance(value, dict) or not value or not all(isinstance(one, dict) for one in value.values()):
+        return value
+    names = {name: part for name in value if (part := _NUMBERED.fullmatch(name))}
+    if len(names) < len(value) or len({part[1] for part in names.values()}) > 1:
+        return value
+    return [value[name] for name in sorted(names, key=lambda name: int(names[name][2]))]
 
 
 def _repeats_what_was_asked(place: Mapping[str, Any]) -> bool:

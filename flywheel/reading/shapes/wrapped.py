@@ -444,9 +444,9 @@ def _spoken(item: Item) -> Iterator[Item]:
 
 
 def lowered(item: Any) -> Any:
-    """Return a message as others write it: of .NET, in capitals, whose role is an object; of a pair with its time."""
+    """Return a message as others write it: of .NET, in capitals, whose role is an object; of a pair."""
     if isinstance(item, list):
-        return _timed(item)
+        return _paired(item)
     if not isinstance(item, dict) or "Role" not in item or "role" in item:
         return item
     role = item["Role"]
@@ -455,11 +455,16 @@ def lowered(item: Any) -> Any:
     return {**_in_small(item), "role": str(named).lower(), "content": _in_small(parts)}
 
 
-def _timed(item: list[Any]) -> Any:
-    """Return the message of a pair `[time, message]`, with the time in it; any other list as it is."""
-    message = as_dict(item[1]) if len(item) == len(("time", "message")) else {}
-    is_pair = "role" in message and isinstance(item[0], str | int | float) and when(item[0]) is not None
-    return {"timestamp": item[0], **message} if is_pair else item
+def _paired(item: list[Any]) -> Any:
+    """Return the message of a pair, `[time, message]` or `[role, words]`; any other list as it is."""
+    if len(item) != len(("time", "message")) or not isinstance(item[0], str | int | float):
+        return item
+    before, message = item[0], as_dict(item[1])
+    if "role" in message and when(before) is not None:
+        return {"timestamp": before, **message}
+    if isinstance(before, str) and before.lower() in ROLES and isinstance(item[1], str):
+        return {"role": before.lower(), "content": item[1]}
+    return item
 
 
 def _in_small(value: Any) -> Any:

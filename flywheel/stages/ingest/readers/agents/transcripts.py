@@ -22,6 +22,7 @@ from flywheel.reading.shapes.actions import answer_of, are_steps, earned, goal_o
 from flywheel.reading.shapes.chats import chat, has_calls, is_begun, is_chat, is_common, speaks
 from flywheel.reading.shapes.items import item_messages
 from flywheel.reading.shapes.places import Found, chats_within
+from flywheel.reading.shapes.series import chat_of_calls
 from flywheel.reading.shapes.whole import whole
 from flywheel.reading.shapes.wrapped import is_sdk_step
 from flywheel.reading.shapes.written import with_written_calls
@@ -86,7 +87,8 @@ def _near(outer: Mapping[str, Any], fits: Callable[[Any], bool]) -> list[_Chat]:
     if (path := _path(outer)) and fits(path):
         return [("", path)]
     store = as_dict(outer.get("store"))
-    return [(name, items) for name, items in store.items() if fits(items)]
+    stored = [(name, items) for name, items in store.items() if fits(items)]
+    return stored or [("", items) for items in [chat_of_calls(outer)] if fits(items)]
 
 
 def _acted(outer: Mapping[str, Any]) -> list[Any]:
@@ -230,7 +232,7 @@ def _chat(record: Mapping[str, Any], found: Found, name: str) -> Iterator[Event]
     judged = {**_judged(around), **_scored(found)}
     if are_steps(found.items) and not results({name: value for name, value in judged.items() if name != "score"}):
         score = number(judged.pop("score", None))  # of a benchmark, not a rating
-        judged |= present(reward=earned(found.items) if score is None else score)
+        judged |= present(reward=earned(found.items, whole=True) if score is None else score)
     yield from judgements(judged, {**rollout.columns(), **about}, None)
 
 

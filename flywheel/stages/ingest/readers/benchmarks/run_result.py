@@ -17,7 +17,7 @@ from flywheel.reading.events import Event
 from flywheel.reading.feedback import feedback, outcome
 from flywheel.reading.outcomes import by_name, is_unmeasured, results
 from flywheel.reading.reader import reader
-from flywheel.reading.shapes.places import chats_within
+from flywheel.reading.shapes.places import chats_within, numbered
 from flywheel.reading.values import as_dict, as_list, first, ident, text, when
 from flywheel.records import SETTINGS, content_id
 from flywheel.stages.ingest.readers.apis._dialects.calls import LINE
@@ -138,6 +138,7 @@ def _chats(record: Mapping[str, Any]) -> bool:
 
 def _has_steps(place: Any) -> bool:
     """Whether a list in a record, at any depth, has what was observed step by step: a talk that no reader knows."""
+    place = numbered(place)
     if isinstance(place, list):
         held = (step.get(name) for step in map(as_dict, place) for name in _SEEN)
         return any(value and isinstance(value, str | list | dict) for value in held) or any(map(_has_steps, place))
