@@ -50,3 +50,12 @@ class Crew:
         if self.pool is not None:
             self.pool.shutdown(wait=False, cancel_futures=True)
             self.pool = None
+
+    def renew(self) -> None:
+        """Send processes away once they have finished, with the memory that they keep; the next ones start when needed.
+
+        A cluster's tasks are left: who keeps what is its business.
+        """
+        if self.pool is not None and self.cluster is None:
+            self.pool.shutdown()
+            self.pool = None

@@ -28,6 +28,7 @@ from flywheel.stages.common.pieces import Piece
 from flywheel.store import Store
 
 _WORTH = 150_000  # rows of a stage's largest table; below this, starting processes takes longer than the work
+_MANY = 2_000_000  # rows from which a stage gets new processes: what the last stage left in theirs is not needed
 _MOST = 16
 
 _prepared: tuple[Store, Config, Path] | None = None
@@ -53,6 +54,8 @@ class Workers(Crew):
             StoreError: a process died.
             ClusterError: the cluster cannot be reached, or lost a task.
         """
+        if self._rows(stage) >= _MANY:
+            self.renew()
         if stage.pieced:
             yield self._in_pieces(stage)
             return

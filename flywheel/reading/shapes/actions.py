@@ -182,7 +182,7 @@ def earned(steps: Sequence[Any], *, whole: bool = False) -> float | None:
     """Return what the steps earned together, or the score that a game shows at its last step.
 
     None where no step has one, or none earned anything: some programs write 0 at each step and judge the whole
-    elsewhere. An environment that returns a reward for each step of a whole attempt, and shows that it is over, means 0.
+    elsewhere. An environment that returns a reward for each step of a whole attempt and shows that it is over means 0.
 
     Args:
         steps: of one attempt.

@@ -21,6 +21,7 @@ from flywheel.stages.datasets.pairs.within import overlap
 
 SAME_RESULT, SHORT_RESULT = 0.9, 600  # overlap from which two results are one; characters of one that is a verdict
 FEW_WORDS, SUBMITTED = 5, 0.8  # words of a call, and their share in the answer, from which the call was the answer
+RECEIPT = 8  # words of a result that confirms an answer: "Task completed. Final answer: ..."
 MOSTLY = 2  # an answer rests on a result that has at least one in so many of what it names
 
 _SAYS_FAILED = re.compile(
@@ -46,19 +47,39 @@ def no_detour(pair: Pair, facts: Facts) -> bool:
     Attempts differ in length, and fail, for many reasons. The call was a detour where its attempt had to make the
     chosen call after all, and succeeded then. It fell short where it did not give what the chosen one gave, which was
     the last that its attempt needed. To hand over is not a cheaper way to do it, and to look before a change, or
-    before a guess at a schema, is not a detour.
+    before a guess at a schema, is not a detour. Nor is to look once more before the answer, unless nothing new came.
     """
     if pair["builder"] != CHEAPER:
         return False
     chosen, rejected = ([call["name"] for call in calls_of(message_of(pair, side))] for side in ("chosen", "rejected"))
     careless = any(map(changes, chosen)) and all(map(looks_up, rejected))
-    if careless or any(map(is_handoff, chosen)) or _guesses(pair, facts):
+    hasty = _ends(pair, facts) and not _in_vain(pair, facts)
+    if careless or hasty or any(map(is_handoff, chosen)) or _guesses(pair, facts):
         return True
     action, _ = facts.action.get(key_of(pair, "chosen"), (None, []))
     made_later = facts.last_made.get((pair["rejected_episode"], str(action)), -1) > pair["rejected_step"]
     if made_later and _succeeded(pair, facts):
         return False
     return not _sufficed(pair, facts) or not _fell_short(pair, facts)
+
+
+def _ends(pair: Pair, facts: Facts) -> bool:
+    """Whether the chosen call is the answer that ends its attempt: what it gave has few words that are not its own."""
+    episode, step = key_of(pair, "chosen")
+    made = (text for call in calls_of(message_of(pair, "chosen")) for text in texts_in(call.get("arguments")))
+    own = {word for text in made for word in plain_words(text).split()}
+    return (
+        facts.last_step[episode] == step
+        and len({*plain_words(facts.results((episode, step))).split()} - own) <= RECEIPT
+    )
+
+
+def _in_vain(pair: Pair, facts: Facts) -> bool:
+    """Whether the rejected call showed nothing that its attempt had not seen: it failed, or repeats a result."""
+    episode, step = key_of(pair, "rejected")
+    result = facts.results((episode, step))
+    before = [text for n, text in facts.seen[episode] if n < step]
+    return says_nothing(result) or bool(_at_fault(pair, facts)) or is_among(result, before)
 
 
 def _sufficed(pair: Pair, facts: Facts) -> bool:

@@ -60,6 +60,29 @@ def test_a_longer_way_counts_only_where_its_call_was_the_detour(
 
 
 @pytest.mark.parametrize(
+    ("looked", "kept"),
+    [
+        ("West 5 opened in 1977", False),  # who looks once more before the answer wastes nothing
+        ("nothing found", True),
+        ("Error: no such page", True),
+        ("by look", True),  # seen before
+    ],
+)
+def test_to_look_before_the_answer_is_a_detour_only_in_vain(frames: Make, looked: str, *, kept: bool) -> None:
+    first: dict[str, Any] = {"user": "West 5 77", "call": ("look", {"n": 5}), "result": "by look"}
+    end: dict[str, Any] = {"call": ("finish", {"answer": "West"}), "result": "Task completed. Final answer: West"}
+    status = "failed" if looked.startswith("Error") else "ok"
+    more: dict[str, Any] = {"call": ("look", {"n": 6}), "result": looked, "status": status}
+    tools = canonical_json([{"name": "look"}, {"name": "finish"}])
+    made = [
+        {"id": "a", "p": 0.95, "tools": tools, "steps": [first, end]},
+        {"id": "b", "p": 0.95, "tools": tools, "steps": [first, more, end]},
+    ]
+    counts = counted(frames(made))
+    assert counts.get("efficiency: no detour", 0) == int(not kept), counts  # another rule refuses what shows nothing
+
+
+@pytest.mark.parametrize(
     ("gave", "other", "answer", "kept"),
     [
         ("it is 15", "it is 22", "That makes 15.", True),  # one call was all it took
