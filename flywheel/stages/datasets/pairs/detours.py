@@ -6,6 +6,7 @@ them failed, shows nothing of a single call; an error, or an answer that one of 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,6 +29,7 @@ _SAYS_FAILED = re.compile(
     r"\b(?:failed|(?:did|does) not pass|(?:not |in)correct|invalid|try again|traceback|(?:syntax|type|name)error)\b",
     re.IGNORECASE,
 )
+_ANSWERS = re.compile(r"finish|answer|submit|final|respon[ds]|done|complete|conclu|terminat|stop", re.IGNORECASE)
 _COMPLAINS = re.compile(  # a line of a program that did not run
     r"\s*(?:[\w./$(){}'\"-]{1,60}: .*\b(?:missing|extra|unexpected|unknown|unrecognized|illegal|invalid|bad|malformed"
     r"|cannot|can't|could not|unable|not (?:known|found|permitted|supported|allowed|a)|no such|must|denied|refused"
@@ -47,31 +49,53 @@ def no_detour(pair: Pair, facts: Facts) -> bool:
     Attempts differ in length, and fail, for many reasons. The call was a detour where its attempt had to make the
     chosen call after all, and succeeded then. It fell short where it did not give what the chosen one gave, which was
     the last that its attempt needed. To hand over is not a cheaper way to do it, and to look before a change, or
-    before a guess at a schema, is not a detour. Nor is to look once more before the answer, unless nothing new came.
+    before a guess at a schema, is not a detour. Nor is it, unless nothing new came of it, to look once more before an
+    answer that tools have shown, or to look up what the request names: of two things, either may be first.
     """
     if pair["builder"] != CHEAPER:
         return False
     chosen, rejected = ([call["name"] for call in calls_of(message_of(pair, side))] for side in ("chosen", "rejected"))
     careless = any(map(changes, chosen)) and all(map(looks_up, rejected))
-    hasty = _ends(pair, facts) and not _in_vain(pair, facts)
+    hasty = _ends(pair, facts) and not (_in_vain(pair, facts) and _was_shown(pair))
     if careless or hasty or any(map(is_handoff, chosen)) or _guesses(pair, facts):
         return True
     action, _ = facts.action.get(key_of(pair, "chosen"), (None, []))
     made_later = facts.last_made.get((pair["rejected_episode"], str(action)), -1) > pair["rejected_step"]
     if made_later and _succeeded(pair, facts):
-        return False
+        return _of_the_request(pair, rejected) and not _in_vain(pair, facts)
     return not _sufficed(pair, facts) or not _fell_short(pair, facts)
 
 
 def _ends(pair: Pair, facts: Facts) -> bool:
-    """Whether the chosen call is the answer that ends its attempt: what it gave has few words that are not its own."""
+    """Whether the chosen call is the answer that ends its attempt: it gave nothing, or a receipt that repeats it."""
     episode, step = key_of(pair, "chosen")
     made = (text for call in calls_of(message_of(pair, "chosen")) for text in texts_in(call.get("arguments")))
     own = {word for text in made for word in plain_words(text).split()}
-    return (
-        facts.last_step[episode] == step
-        and len({*plain_words(facts.results((episode, step))).split()} - own) <= RECEIPT
-    )
+    gave = {*plain_words(facts.results((episode, step))).split()}
+    names = " ".join(call["name"] for call in calls_of(message_of(pair, "chosen")))
+    is_receipt = (own <= gave and len(gave - own) <= RECEIPT) if gave else bool(_ANSWERS.search(names))
+    return facts.last_step[episode] == step and is_receipt
+
+
+def _was_shown(pair: Pair) -> bool:
+    """Whether tools had shown all that the chosen call names."""
+    read = [str(m.get("content") or "") for m in json.loads(pair["prompt"]) if m["role"] == "tool"]
+    return _named(pair, "chosen") <= plain_forms(" ".join(read))
+
+
+def _named(pair: Pair, side: str) -> set[str]:
+    """Return what the arguments of a side's calls name."""
+    calls = calls_of(message_of(pair, side))
+    return named_tokens({"content": " ".join(text for call in calls for text in texts_in(call.get("arguments")))})
+
+
+def _of_the_request(pair: Pair, tools: Sequence[str]) -> bool:
+    """Whether the rejected call looks up what users named, and nothing else."""
+    if not all(map(looks_up, tools)):
+        return False
+    said = " ".join(str(m.get("content") or "") for m in json.loads(pair["prompt"]) if m["role"] == "user")
+    named = _named(pair, "rejected")
+    return bool(named) and named <= plain_forms(said)
 
 
 def _in_vain(pair: Pair, facts: Facts) -> bool:

@@ -65,11 +65,11 @@ def test_a_longer_way_counts_only_where_its_call_was_the_detour(
         ("West 5 opened in 1977", False),  # who looks once more before the answer wastes nothing
         ("nothing found", True),
         ("Error: no such page", True),
-        ("by look", True),  # seen before
+        ("West, by look", True),  # seen before
     ],
 )
 def test_to_look_before_the_answer_is_a_detour_only_in_vain(frames: Make, looked: str, *, kept: bool) -> None:
-    first: dict[str, Any] = {"user": "West 5 77", "call": ("look", {"n": 5}), "result": "by look"}
+    first: dict[str, Any] = {"user": "West 5 77", "call": ("look", {"n": 5}), "result": "West, by look"}
     end: dict[str, Any] = {"call": ("finish", {"answer": "West"}), "result": "Task completed. Final answer: West"}
     status = "failed" if looked.startswith("Error") else "ok"
     more: dict[str, Any] = {"call": ("look", {"n": 6}), "result": looked, "status": status}
@@ -80,6 +80,21 @@ def test_to_look_before_the_answer_is_a_detour_only_in_vain(frames: Make, looked
     ]
     counts = counted(frames(made))
     assert counts.get("efficiency: no detour", 0) == int(not kept), counts  # another rule refuses what shows nothing
+
+
+@pytest.mark.parametrize(("other", "kept"), [({"q": "East"}, False), ({"q": "Odin"}, True)])
+def test_of_two_things_that_the_request_names_either_may_be_first(
+    frames: Make, other: dict[str, str], *, kept: bool
+) -> None:
+    tools = canonical_json([{"name": "look"}, {"name": "lookup"}])
+    west: dict[str, Any] = {"call": ("look", {"q": "West"}), "result": "West has 77"}
+    more: dict[str, Any] = {"user": "Which is larger, West or East?", "call": ("lookup", other), "result": "it has 5"}
+    made = [
+        {"id": "a", "p": 0.95, "tools": tools, "steps": [more | west, {"say": "West."}]},
+        {"id": "b", "p": 0.95, "tools": tools, "steps": [more, west, {"say": "West."}]},
+    ]
+    counts = counted(frames(made))
+    assert counts.get("efficiency: no detour", 0) == int(not kept), counts
 
 
 @pytest.mark.parametrize(
