@@ -4,16 +4,16 @@ In: training tasks of the log, and a world or the replay environment. Out: demon
 Rejection sampling as in RFT (Yuan et al. 2023, arXiv 2308.01825) and ReST-EM (Singh et al. 2024, arXiv 2312.06585):
 success is what execution, or the recorded result with its calibrated signals, shows; hard tasks keep more of their
 successes than easy ones; what earlier rounds kept is kept, and rehearsed like rows of the logs. Tasks that the champion
-mastered in the log come last. Attempts are made when a round is planned, a few tasks at a time, and remembered, so that
-`plan` shows what `train` does and a killed one goes on. `data/origins.jsonl` leads from a row to its attempt and to the
-episode whose request was attempted.
+mastered in the log come last, and before them those of the kinds that it masters. Attempts are made when a round is
+planned, a few tasks at a time, and remembered, so that `plan` shows what `train` does and a killed one goes on.
+`data/origins.jsonl` leads from a row to its attempt and to the episode whose request was attempted.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -40,8 +40,11 @@ from flywheel.stages.evaluate.play import TEMPERATURE, Place, sample
 from flywheel.stages.selection.decontaminate import EvaluationTexts, uncrossed
 from flywheel.stages.selection.groups import select_scenarios
 from flywheel.stages.selection.mix import Before, chance
+from flywheel.stages.selection.rehearsal import kinds_of
 from flywheel.stages.selection.rows import GOOD_ENOUGH_TO_COPY
 
+LOOKED_AT, MOST_LOOKED_AT = 10, 2000  # tasks for each that is attempted; episodes of the champion
+KIND_EPISODES = 5  # of a kind of requests, from which the champion's success at it is known
 MOST_KEPT = 4  # attempts at a task that nearly always fails; one of a task that never does
 _CLOSE = 0.7  # temperature of the first attempts, RFT's
 _TOGETHER = 16  # tasks that are attempted side by side, and remembered in one piece
@@ -78,8 +81,12 @@ def attempted(ctx: Context, dataset: Dataset, before: Before, texts: EvaluationT
     else:
         tasks = (_in_world if cfg.world else _in_replay)(ctx, texts)
         names = {name for name, number in served_rounds(ctx).items() if number == champion}
-        easy = _mastered(names, *(read_table(ctx.store, table) for table in ("episodes", "returns")))
+        tables = [read_table(ctx.store, table) for table in ("episodes", "returns")]
+        easy = _mastered(names, *tables)
         tasks.sort(key=lambda t: (t.task_id in easy, chance(t.id, cfg.seed, champion, "attempts"), t.id))
+        requests = dict(tables[0].select("episode_id", "request").collect().iter_rows())
+        looked_at = tasks[: LOOKED_AT * cfg.attempt_tasks]
+        tasks = _easy_kinds_last(looked_at, _own(names, *tables).collect(), requests)
         rows |= {row["id"]: row for row in _sampled(ctx, champion, tasks[: cfg.attempt_tasks], funnel)}
     rows |= _older([row for name, row in earlier.items() if name not in rows], len(rows), cfg, before)
     funnel.considered += len(rows)
@@ -90,10 +97,34 @@ def attempted(ctx: Context, dataset: Dataset, before: Before, texts: EvaluationT
 
 def _mastered(names: Collection[str], episodes: pl.LazyFrame, returns: pl.LazyFrame) -> set[str]:
     """Return the tasks at which the logged episodes of a policy of these names likely succeeded."""
-    own = episodes.filter(pl.col("policy").is_in(sorted(names))).select("episode_id")
-    whole = returns.filter(pl.col("step").is_null()).join(own, on="episode_id", how="semi")
+    whole = _own(names, episodes, returns)
     means = whole.group_by("task_id").agg(pl.col("p_success").mean())
     return set(means.filter(pl.col("p_success") >= GOOD_ENOUGH_TO_COPY).collect()["task_id"])
+
+
+def _own(names: Collection[str], episodes: pl.LazyFrame, returns: pl.LazyFrame) -> pl.LazyFrame:
+    """Return the logged episodes of a policy of these names, each with its request and P(success)."""
+    own = episodes.filter(pl.col("policy").is_in(sorted(names))).select("episode_id", "request")
+    return returns.filter(pl.col("step").is_null()).join(own, on="episode_id")
+
+
+def _easy_kinds_last(tasks: list[_Task], own: pl.DataFrame, requests: Mapping[str, str | None]) -> list[_Task]:
+    """Return tasks, those behind of a kind of requests at which the champion mostly succeeds; else in their order.
+
+    Args:
+        tasks: as far as one looks; a task that the champion attempted itself has its own place.
+        own: the champion's episodes.
+        requests: of the episodes.
+    """
+    logged = own.sort("episode_id").head(MOST_LOOKED_AT)
+    kinds = kinds_of([*logged["request"], *(requests.get(task.episode_id) for task in tasks)])
+    known = logged.with_columns(kind=pl.Series(kinds[: logged.height], dtype=pl.Int64)).group_by("kind")
+    likely = (pl.col("p_success").mean() >= GOOD_ENOUGH_TO_COPY) & (pl.len() >= KIND_EPISODES)
+    easy, tried = set(known.agg(likely=likely).filter("likely")["kind"]), set(own["task_id"])
+    last = {
+        t.id for t, kind in zip(tasks, kinds[logged.height :], strict=True) if kind in easy and t.task_id not in tried
+    }
+    return sorted(tasks, key=lambda task: task.id in last)
 
 
 # --- the tasks --------------------------------------------------------------------------------------------------------

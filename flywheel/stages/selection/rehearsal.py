@@ -34,7 +34,7 @@ def rarest_first(older: pl.DataFrame, new: pl.DataFrame, wanted: int) -> pl.Data
     if "prompt" not in older.columns:
         return older
     looked_at = older.head(max(FEWEST_LOOKED_AT, LOOKED_AT * wanted))
-    kinds = _kinds([*new["prompt"], *looked_at["prompt"]])
+    kinds = kinds_of(map(request_of, [*new["prompt"], *looked_at["prompt"]]))
     there, turns = Counter(kinds[: new.height]), list[int]()
     for kind in kinds[new.height :]:
         turns.append(there[kind])
@@ -43,12 +43,12 @@ def rarest_first(older: pl.DataFrame, new: pl.DataFrame, wanted: int) -> pl.Data
     return pl.concat([looked_at[order], older.slice(looked_at.height)])
 
 
-def _kinds(prompts: Iterable[str]) -> list[int]:
-    """Return the kind of each row's request, by the first request that is like it."""
+def kinds_of(requests: Iterable[str | None]) -> list[int]:
+    """Return the kind of each request, by the first request that is like it."""
     leaders, kinds = list[frozenset[str]](), dict[frozenset[str], int]()
     found = []
-    for prompt in prompts:
-        words = frozenset(masked_words(request_of(prompt) or ""))
+    for request in requests:
+        words = frozenset(masked_words(request or ""))
         if words not in kinds:
             place = next((n for n, leader in enumerate(leaders) if _alike(words, leader)), len(leaders))
             kinds[words] = place

@@ -14,7 +14,7 @@ import pytest
 from flywheel.config import Config
 from flywheel.funnel import Funnel
 from flywheel.pipeline.build.tables import read_table
-from flywheel.pipeline.train.attempts import _kept, _mastered, _older, _Task
+from flywheel.pipeline.train.attempts import _easy_kinds_last, _kept, _mastered, _older, _Task
 from flywheel.pipeline.train.backend import write_files
 from flywheel.pipeline.train.plan import PlannedRound, make_plan
 from flywheel.pipeline.train.spec import train_spec
@@ -182,9 +182,33 @@ def test_what_attempts_taught_is_rehearsed_with_each_new_row() -> None:
 def test_tasks_that_the_champion_mastered_in_the_log_come_last() -> None:
     logged = [("a", "round 1", 0.9), ("a", "round 1", 0.6), ("b", "round 1", 0.8), ("b", "round 1", 0.1)]
     logged += [("c", "agent", 0.9), ("d", "round 1", 0.2)]
-    rows = [{"episode_id": str(n), "task_id": t, "policy": p, "p_success": x} for n, (t, p, x) in enumerate(logged)]
+    rows: list[dict[str, Any]] = [
+        {"episode_id": str(n), "task_id": t, "policy": p, "p_success": x, "request": "?"}
+        for n, (t, p, x) in enumerate(logged)
+    ]
     steps = [row | {"step": 0, "p_success": 1.0} for row in rows]
     episodes, returns = pl.LazyFrame(rows), pl.LazyFrame([row | {"step": None} for row in rows] + steps)
 
     assert _mastered({"round 1", "shop-round-1"}, episodes, returns) == {"a"}
     assert _mastered(set(), episodes, returns) == set()
+
+
+def test_tasks_of_the_kinds_that_the_champion_masters_come_last() -> None:
+    asked = {"sum": "What is the revenue in city {}?", "join": "Which products cost more than {} in the shop?"}
+    own = pl.DataFrame(
+        [
+            {"episode_id": f"{kind} {n}", "task_id": f"{kind} {n}", "request": words.format(n), "p_success": p}
+            for kind, words, p in (("sum", asked["sum"], 0.8), ("join", asked["join"], 0.4))
+            for n in range(6)
+        ]
+    )
+    place = Place([{"role": "user", "content": "?"}], None, lambda _: None)
+    tasks = [_Task(name, name, f"of {name}", place) for name in ("sum 7", "join 8", "sum 3", "new 1", "sum 9")]
+    requests = {"of sum 7": asked["sum"].format(7), "of join 8": asked["join"].format(8), "of new 1": "Hello there!",
+                "of sum 3": asked["sum"].format(3), "of sum 9": asked["sum"].format(9)}  # fmt: skip
+
+    found = [task.id for task in _easy_kinds_last(tasks, own, requests)]
+    assert found == ["join 8", "sum 3", "new 1", "sum 7", "sum 9"]  # at `sum 3` it was seen what it does
+    assert [task.id for task in _easy_kinds_last(tasks, own.filter(pl.col("episode_id").str.ends_with("1")), {})] == [
+        task.id for task in tasks
+    ]

@@ -11,7 +11,7 @@ import pytest
 from flywheel.config import TrainConfig
 from flywheel.funnel import Funnel
 from flywheel.stages.selection.mix import OLDER, Before, by_task, new_first, sampling_order, take
-from flywheel.stages.selection.rehearsal import _kinds
+from flywheel.stages.selection.rehearsal import kinds_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -101,8 +101,7 @@ def test_older_rows_are_of_the_kinds_that_the_new_ones_leave_out() -> None:
 
 
 def test_a_request_without_words_is_like_no_other() -> None:
-    prompts = [json.dumps([{"role": "user", "content": text}]) for text in ["...", *(q.format("lamp") for q in ASKED)]]
-    assert len(set(_kinds(prompts))) == 4
+    assert len(set(kinds_of(["...", *(q.format("lamp") for q in ASKED)]))) == 4
 
 
 def test_older_rows_take_nobodys_place() -> None:
