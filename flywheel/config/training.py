@@ -160,6 +160,12 @@ class TrainConfig(Section):
         le=1,
         description="Share of these in which SFT trains on the start policy's own action, where it is the good one.",
     )
+    hard_times: int = Field(
+        default=4,
+        ge=1,
+        description="How often a pass of SFT trains a demonstration of a kind of requests at which the start policy's "
+        "logged episodes succeed less than elsewhere; 1: as often as any other.",
+    )
     attempts: int = Field(
         default=0,
         ge=0,

@@ -84,7 +84,15 @@ def fit_rows(ctx: Context, rows: Sequence[Row], method: Method, funnel: Funnel) 
 
 def trained_tokens(fitted: Fitted, train: TrainConfig, method: Method) -> int:
     """Return the tokens in the loss of all passes over a round's rows."""
-    return round(train.epochs(method) * sum(sum(sides) for _, *sides in fitted.tokens))
+    return round(train.epochs(method) * sum(_in_a_pass(fitted)))
+
+
+def _in_a_pass(fitted: Fitted) -> list[int]:
+    """Return the tokens in the loss of each row in a pass, which may train it several times."""
+    return [
+        row.get("times", 1) * sum(sum(sides) for _, *sides in tokens)
+        for row, tokens in zip(fitted.rows, by_row(fitted), strict=True)
+    ]
 
 
 def within_tokens(fitted: Fitted, train: TrainConfig, method: Method, funnel: Funnel) -> Fitted:
@@ -96,7 +104,8 @@ def within_tokens(fitted: Fitted, train: TrainConfig, method: Method, funnel: Fu
         return fitted
     limit, tokens = train.max_tokens / train.epochs(method), by_row(fitted)
     order = _proportionate(fitted.rows)
-    totals = accumulate(sum(sum(sides) for _, *sides in tokens[i]) for i in order)
+    in_a_pass = _in_a_pass(fitted)
+    totals = accumulate(in_a_pass[i] for i in order)
     kept = max(1, sum(total <= limit for total in totals))
     funnel.dropped[OVER_BUDGET] += len(order) - kept
     funnel.kept -= len(order) - kept

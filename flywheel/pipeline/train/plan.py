@@ -281,7 +281,7 @@ def _facts(ctx: Context, rows: RoundRows, method: Method) -> dict[str, Any]:
         "counts": rows.funnel(method).as_dict(),
         "rows": len(fitted.rows),
         "tasks": len(tasks),
-        "steps": _steps(train, method, len(fitted.rows)),
+        "steps": _steps(train, method, sum(row.get("times", 1) for row in fitted.rows)),
         "learning_rate": float(f"{train.learning_rate(method):.3g}"),
         "max_kl": train.kl_limit(method),
         "card": make_card(ctx, fitted, dataset),

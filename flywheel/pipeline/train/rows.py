@@ -18,13 +18,14 @@ from flywheel.pipeline.evaluate.holdout import evaluation_texts
 from flywheel.pipeline.train.attempts import attempted
 from flywheel.pipeline.train.length import Fitted, fit_rows, within_tokens
 from flywheel.pipeline.train.mix import before, replayed
-from flywheel.records import METHODS, Method
+from flywheel.records import METHODS, Method, Split
 from flywheel.records.backends import TRL
 from flywheel.records.methods import EXAMPLES, PAIRS, SUCCESSES, Dataset
 from flywheel.stages.datasets.unpaired import unpaired
 from flywheel.stages.selection.decontaminate import CROSSES, clear
 from flywheel.stages.selection.golden import golden_rows
 from flywheel.stages.selection.groups import select_actions, select_groups, select_scenarios
+from flywheel.stages.selection.hard import repeated
 from flywheel.stages.selection.hints import select_hints
 from flywheel.stages.selection.rows import (
     GOOD_ENOUGH_TO_COPY,
@@ -114,6 +115,14 @@ class RoundRows:
             return {"base"}
         return {name for name, number in served_rounds(self._ctx).items() if number == self._parent}
 
+    def _tried(self) -> list[tuple[str | None, float]]:
+        """Return the request and P(success) of the start policy's own training episodes, where it is known."""
+        own = pl.col("policy").is_in(sorted(self._names())) & (pl.col("split") == Split.TRAIN.value)
+        episodes = read_table(self._ctx.store, "episodes").filter(own).select("episode_id", "request")
+        whole = read_table(self._ctx.store, "returns").filter(pl.col("step").is_null() & pl.col("known"))
+        found = episodes.join(whole.select("episode_id", "p_success"), on="episode_id").sort("episode_id")
+        return list(found.select("request", "p_success").collect().iter_rows())
+
     def _own(self, funnel: Funnel) -> pl.DataFrame:
         """Return the examples that the start policy acted in itself, users' edits of them not among them."""
         acted = pl.col("policy").is_in(sorted(self._names()))
@@ -138,8 +147,10 @@ class RoundRows:
         elif dataset is PAIRS and ctx.config.train.attempts:
             funnel.note("no attempts: train.backend does not mix their demonstrations with pairs", 1)
         golden = golden_rows(ctx.project, ctx.config.train, dataset, self._parent or 0, len(rows), funnel)
-        rows = self._unmixed([*rows, *golden], dataset, funnel)
-        fitted = fit_rows(ctx, self._cleared(rows, funnel), method, funnel)
+        rows = self._cleared(self._unmixed([*rows, *golden], dataset, funnel), funnel)
+        if dataset in {EXAMPLES, SUCCESSES} and ctx.config.train.backend == TRL and ctx.config.train.hard_times > 1:
+            rows = repeated(rows, self._tried(), ctx.config.train.hard_times, funnel)
+        fitted = fit_rows(ctx, rows, method, funnel)
         return within_tokens(fitted, ctx.config.train, method, funnel)
 
     def _unmixed(self, rows: list[Row], dataset: Dataset, funnel: Funnel) -> list[Row]:

@@ -95,10 +95,11 @@ class Demonstration(NamedTuple):
 
     row: Row
     weights: list[float]
+    times: int = 1  # in a pass
 
 
 def demonstrations(
-    rows: Sequence[Mapping[str, list[int]]], weights: Sequence[float] | None = None
+    rows: Sequence[Mapping[str, list[int]]], weights: Sequence[float] | None = None, times: Sequence[int] | None = None
 ) -> list[Demonstration]:
     """Return SFT rows as sequences; a row whose tokens begin another row's is trained inside that one.
 
@@ -109,20 +110,25 @@ def demonstrations(
         rows: tokenised rows.
         weights: one a row, positive; none: equal. Each trained token has the sum of its rows' weights, scaled to a
             mean of 1 over all trained tokens, so that a row of twice the weight counts as the row twice.
+        times: how often a pass trains each row, none: once. A sequence has the most of its rows. It takes more steps,
+            where a weight makes a step longer, which Adam makes as long as any other.
     """
     contexts = [context(row, "completion") for row in rows]
-    given = zip(rows, contexts, weights or [1.0] * len(rows), strict=True)
-    ordered = sorted((before + row["completion_ids"], len(before), weight) for row, before, weight in given)
+    given = zip(rows, contexts, weights or [1.0] * len(rows), times or [1] * len(rows), strict=True)
+    ordered = sorted((before + row["completion_ids"], len(before), weight, n) for row, before, weight, n in given)
     sequences: list[tuple[list[int], list[float]]] = []
-    for ids, start, weight in reversed(ordered):
+    most: list[int] = []
+    for ids, start, weight, n in reversed(ordered):
         if not sequences or sequences[-1][0][: len(ids)] != ids:
             sequences.append((ids, [0.0] * len(ids)))
+            most.append(1)
+        most[-1] = max(most[-1], n)
         for place in range(start, len(ids)):
             sequences[-1][1][place] += weight
     found = [Demonstration(Row(tuple(ids), _windows(own)), [w for w in own[1:] if w]) for ids, own in sequences]
     every = [w for sequence in found for w in sequence.weights]
     mean = math.fsum(every) / len(every) if every else 1.0
-    return [Demonstration(row, [w / mean for w in own]) for row, own in found]
+    return [Demonstration(one.row, [w / mean for w in one.weights], n) for one, n in zip(found, most, strict=True)]
 
 
 def _windows(weights: Sequence[float]) -> tuple[tuple[int, int], ...]:

@@ -88,9 +88,13 @@ def train(spec: TrainSpec) -> TrainResult:
     tokenizer = load_tokenizer(spec.config.model)
     raw = read_rows(spec.data)
     data = tokenise(raw, ChatFormat(tokenizer), ("completion",), cfg)
-    shown = demonstrations(data.rows, [float(raw[i].get("weight", 1.0)) for i in data.kept])
+    kept = [raw[i] for i in data.kept]
+    shown = demonstrations(
+        data.rows, [float(row.get("weight", 1.0)) for row in kept], [row.get("times", 1) for row in kept]
+    )
     rate = cfg.learning_rate("sft")  # of the rows of a step, however few sequences they are
     spec = _by_sequences(spec, len(data.rows), len(shown))
+    shown = [one for one in shown for _ in range(one.times)]
     rows = [one.row for one in shown]
     arguments = trl_arguments(
         SFTConfig, spec, max(len(row.ids) for row in rows), learning_rate=rate, remove_unused_columns=False

@@ -1,0 +1,67 @@
+"""Kinds of requests at which the start policy fails in the log: their demonstrations are trained several times a pass.
+
+In: a round's demonstrations, and the start policy's own logged episodes. Out: the demonstrations, some with {times:
+n}. A policy that has mastered most kinds learns nothing more from them: their loss is near 0, and in a pass over all
+rows the few that could teach something are seen once. A single episode's outcome is uncertain, and a row that the
+policy finds unlikely may be wrong; the mean over a kind of requests is neither (decision 0121).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flywheel.funnel import Funnel
+from flywheel.stages.selection.rehearsal import kinds_of
+
+EPISODES = 5  # of a kind, from which it is judged
+ERRORS = 2.0  # standard errors by which its mean P(success) is below that of all kinds
+MOST_EPISODES = 5000  # of the start policy
+
+Row = dict[str, Any]
+Tried = Sequence[tuple[str | None, float]]  # request and P(success) of an episode
+
+
+def are_hard(tried: Tried, requests: Sequence[str | None]) -> list[bool]:
+    """Return which requests are of a kind at which the policy succeeds less than elsewhere.
+
+    Args:
+        tried: of the policy's own episodes.
+        requests: to be judged.
+    """
+    if len(tried) < EPISODES:
+        return [False] * len(requests)
+    kinds = kinds_of([*(request for request, _ in tried), *requests])
+    chances: dict[int, list[float]] = {}
+    for kind, (_, chance) in zip(kinds, tried, strict=False):
+        chances.setdefault(kind, []).append(chance)
+    every = [chance for _, chance in tried]
+    mean, spread = statistics.fmean(every), statistics.pstdev(every)
+    hard = {
+        kind
+        for kind, own in chances.items()
+        if len(own) >= EPISODES and statistics.fmean(own) < mean - ERRORS * spread / math.sqrt(len(own))
+    }
+    return [kind in hard for kind in kinds[len(tried) :]]
+
+
+def repeated(rows: Sequence[Row], tried: Tried, times: int, funnel: Funnel) -> list[Row]:
+    """Return a round's demonstrations, those of hard kinds with {times: n}; not what the policy does there itself.
+
+    Args:
+        rows: of a round.
+        tried: as in `are_hard`.
+        times: how often a row of a hard kind is trained in a pass.
+        funnel: notes how many there are.
+    """
+    hard = are_hard(tried[-MOST_EPISODES:], [_request(row) for row in rows])
+    again = [one and row.get("mix") != "replayed" for one, row in zip(hard, rows, strict=True)]
+    funnel.note(f"rows of kinds at which the start fails, trained {times} times a pass", sum(again))
+    return [{**row, "times": times} if one else row for one, row in zip(again, rows, strict=True)]
+
+
+def _request(row: Mapping[str, Any]) -> str | None:
+    said = next((message.get("content") for message in row["prompt"] if message["role"] == "user"), None)
+    return said if isinstance(said, str) else None
