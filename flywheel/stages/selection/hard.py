@@ -17,7 +17,7 @@ from flywheel.funnel import Funnel
 from flywheel.stages.selection.rehearsal import kinds_of
 
 EPISODES = 5  # of a kind, from which it is judged
-ERRORS = 2.0  # standard errors by which its mean P(success) is below that of all kinds
+ERRORS = 1.5  # standard errors by which its mean P(success) is below that of all kinds
 MOST_EPISODES = 5000  # of the start policy
 
 Row = dict[str, Any]
