@@ -34,6 +34,29 @@ def test_a_trained_token_has_the_weight_of_its_rows() -> None:
     assert demonstrations(given, [2.0, 2.0, 2.0]) == demonstrations(given)
 
 
+def test_a_sequence_is_trained_as_often_as_the_most_of_its_rows() -> None:
+    given = [
+        {"prompt_ids": [1], "completion_ids": [2]},
+        {"prompt_ids": [1, 2, 3], "completion_ids": [4, 5, 6]},
+        {"prompt_ids": [9], "completion_ids": [8]},
+    ]
+    assert [one.times for one in demonstrations(given, None, [4, 1, 1])] == [1, 4]
+    assert [one.times for one in demonstrations(given)] == [1, 1]
+    assert [one.weights for one in demonstrations(given, None, [4, 1, 1])] == [
+        one.weights for one in demonstrations(given)
+    ]
+
+
+def test_a_row_of_several_times_takes_as_many_steps(tmp_path: Path, whole: Path) -> None:
+    one, other = rows("sft", 2)
+    steps = {}
+    for times in (1, 3):
+        made = spec(tmp_path / str(times), whole, batch_size=1, max_steps=-1, sft_epochs=1)
+        files.atomic_write(made.data, "".join(canonical_json(r) + "\n" for r in ({**one, "times": times}, other)))
+        steps[times] = train_here(made)[0].steps
+    assert steps == {1: 2, 3: 4}
+
+
 def _nll(model: Any, row: dict[str, list[int]]) -> tuple[torch.Tensor, int]:
     ids, start = row["prompt_ids"] + row["completion_ids"], len(row["prompt_ids"])
     logits = model(input_ids=torch.tensor([ids])).logits[0, start - 1 : -1]
