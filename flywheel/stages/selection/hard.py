@@ -16,7 +16,7 @@ from typing import Any
 from flywheel.funnel import Funnel
 from flywheel.stages.selection.rehearsal import kinds_of
 
-EPISODES = 5  # of a kind, from which it is judged
+EPISODES = 5  # of a kind, from which its mean counts
 ERRORS = 1.5  # standard errors by which its mean P(success) is below that of all kinds
 MOST_EPISODES = 5000  # of the start policy
 
@@ -29,7 +29,7 @@ def are_hard(tried: Tried, requests: Sequence[str | None]) -> list[bool]:
 
     Args:
         tried: of the policy's own episodes.
-        requests: to be judged.
+        requests: whose kinds are asked about.
     """
     if len(tried) < EPISODES:
         return [False] * len(requests)
