@@ -24,8 +24,8 @@ def row(prompt: list[int], completion: list[int]) -> Row:
 def test_a_conversation_is_one_sequence_with_several_trained_actions() -> None:
     made = demonstrations([row([1, 2], [3]), row([1, 2, 3, 4], [5, 6]), row([1, 9], [3])])
     assert made == [
-        (Sequence((1, 9, 3), ((2, 3),)), [1.0]),
-        (Sequence((1, 2, 3, 4, 5, 6), ((2, 3), (4, 6))), [1.0, 1.0, 1.0]),
+        (Sequence((1, 9, 3), ((2, 3),)), [1.0], 1),
+        (Sequence((1, 2, 3, 4, 5, 6), ((2, 3), (4, 6))), [1.0, 1.0, 1.0], 1),
     ]
 
 
