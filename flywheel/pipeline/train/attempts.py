@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache, partial
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -39,12 +40,11 @@ from flywheel.stages.datasets.context import contexts
 from flywheel.stages.evaluate.play import TEMPERATURE, Place, sample
 from flywheel.stages.selection.decontaminate import EvaluationTexts, uncrossed
 from flywheel.stages.selection.groups import select_scenarios
+from flywheel.stages.selection.kinds import fared
 from flywheel.stages.selection.mix import Before, chance
-from flywheel.stages.selection.rehearsal import kinds_of
 from flywheel.stages.selection.rows import GOOD_ENOUGH_TO_COPY
 
-LOOKED_AT, MOST_LOOKED_AT = 10, 2000  # tasks for each that is attempted; episodes of the champion
-KIND_EPISODES = 5  # of a kind of requests, from which the champion's success at it is known
+LOOKED_AT = 10  # tasks for each that is attempted
 MOST_KEPT = 4  # attempts at a task that nearly always fails; one of a task that never does
 _CLOSE = 0.7  # temperature of the first attempts, RFT's
 _TOGETHER = 16  # tasks that are attempted side by side, and remembered in one piece
@@ -116,14 +116,10 @@ def _easy_kinds_last(tasks: list[_Task], own: pl.DataFrame, requests: Mapping[st
         own: the champion's episodes.
         requests: of the episodes.
     """
-    logged = own.sort("episode_id").head(MOST_LOOKED_AT)
-    kinds = kinds_of([*logged["request"], *(requests.get(task.episode_id) for task in tasks)])
-    known = logged.with_columns(kind=pl.Series(kinds[: logged.height], dtype=pl.Int64)).group_by("kind")
-    likely = (pl.col("p_success").mean() >= GOOD_ENOUGH_TO_COPY) & (pl.len() >= KIND_EPISODES)
-    easy, tried = set(known.agg(likely=likely).filter("likely")["kind"]), set(own["task_id"])
-    last = {
-        t.id for t, kind in zip(tasks, kinds[logged.height :], strict=True) if kind in easy and t.task_id not in tried
-    }
+    logged = list(own.sort("episode_id").select("request", "p_success").iter_rows())
+    kinds, chances = fared(logged, [requests.get(task.episode_id) for task in tasks])
+    easy, tried = {kind for kind, p in chances.items() if fmean(p) >= GOOD_ENOUGH_TO_COPY}, set(own["task_id"])
+    last = {t.id for t, kind in zip(tasks, kinds, strict=True) if kind in easy and t.task_id not in tried}
     return sorted(tasks, key=lambda task: task.id in last)
 
 

@@ -14,14 +14,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flywheel.funnel import Funnel
-from flywheel.stages.selection.rehearsal import kinds_of
+from flywheel.stages.selection.kinds import Tried, fared
 
-EPISODES = 5  # of a kind, from which its mean counts
 ERRORS = 1.5  # standard errors by which its mean P(success) is below that of all kinds
-MOST_EPISODES = 5000  # of the start policy
 
 Row = dict[str, Any]
-Tried = Sequence[tuple[str | None, float]]  # request and P(success) of an episode
 
 
 def are_hard(tried: Tried, requests: Sequence[str | None]) -> list[bool]:
@@ -31,20 +28,13 @@ def are_hard(tried: Tried, requests: Sequence[str | None]) -> list[bool]:
         tried: of the policy's own episodes.
         requests: whose kinds are asked about.
     """
-    if len(tried) < EPISODES:
-        return [False] * len(requests)
-    kinds = kinds_of([*(request for request, _ in tried), *requests])
-    chances: dict[int, list[float]] = {}
-    for kind, (_, chance) in zip(kinds, tried, strict=False):
-        chances.setdefault(kind, []).append(chance)
+    kinds, chances = fared(tried, requests)
     every = [chance for _, chance in tried]
-    mean, spread = statistics.fmean(every), statistics.pstdev(every)
+    mean, spread = (statistics.fmean(every), statistics.pstdev(every)) if chances else (0.0, 0.0)
     hard = {
-        kind
-        for kind, own in chances.items()
-        if len(own) >= EPISODES and statistics.fmean(own) < mean - ERRORS * spread / math.sqrt(len(own))
+        kind for kind, own in chances.items() if statistics.fmean(own) < mean - ERRORS * spread / math.sqrt(len(own))
     }
-    return [kind in hard for kind in kinds[len(tried) :]]
+    return [kind in hard for kind in kinds]
 
 
 def repeated(rows: Sequence[Row], tried: Tried, times: int, funnel: Funnel) -> list[Row]:
@@ -56,7 +46,7 @@ def repeated(rows: Sequence[Row], tried: Tried, times: int, funnel: Funnel) -> l
         times: how often a row of a hard kind is trained in a pass.
         funnel: notes how many there are.
     """
-    hard = are_hard(tried[-MOST_EPISODES:], [_request(row) for row in rows])
+    hard = are_hard(tried, [_request(row) for row in rows])
     again = [one and row.get("mix") != "replayed" for one, row in zip(hard, rows, strict=True)]
     funnel.note(f"rows of kinds at which the start fails, trained {times} times a pass", sum(again))
     return [{**row, "times": times} if one else row for one, row in zip(again, rows, strict=True)]

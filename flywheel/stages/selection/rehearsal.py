@@ -6,18 +6,12 @@ In: older rows in order of preference, and a round's new ones. Out: the older on
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import polars as pl
 
-from flywheel.stages.tasks.minhash import masked_words
+from flywheel.stages.selection.kinds import kinds_of
 from flywheel.stages.values.keys import request_of
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-ALIKE = 0.7  # cosine of the words of two requests of one kind, numbers and ids aside
-MOST_KINDS = 256  # of requests; what is like none of them is one more kind
 FEWEST_LOOKED_AT, LOOKED_AT = 1000, 10  # older rows: so many at least, and so many for each that is wanted
 
 
@@ -41,22 +35,3 @@ def rarest_first(older: pl.DataFrame, new: pl.DataFrame, wanted: int) -> pl.Data
         there[kind] += 1
     order = sorted(range(looked_at.height), key=lambda place: turns[place])
     return pl.concat([looked_at[order], older.slice(looked_at.height)])
-
-
-def kinds_of(requests: Iterable[str | None]) -> list[int]:
-    """Return the kind of each request, by the first request that is like it."""
-    leaders, kinds = list[frozenset[str]](), dict[frozenset[str], int]()
-    found = []
-    for request in requests:
-        words = frozenset(masked_words(request or ""))
-        if words not in kinds:
-            place = next((n for n, leader in enumerate(leaders) if _alike(words, leader)), len(leaders))
-            kinds[words] = place
-            if place == len(leaders) < MOST_KINDS:
-                leaders.append(words)
-        found.append(kinds[words])
-    return found
-
-
-def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
-    return len(one & other) ** 2 >= ALIKE**2 * len(one) * len(other) > 0

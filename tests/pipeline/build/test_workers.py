@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import Counter
 from collections.abc import Iterable
@@ -11,6 +12,7 @@ import pytest
 from flywheel import Project
 from flywheel.config import Config
 from flywheel.errors import ExtensionError, StoreError
+from flywheel.io.crew import Crew
 from flywheel.pipeline.build.registry import STAGES
 from flywheel.store import Part, Store
 
@@ -55,6 +57,16 @@ def test_slices_and_processes_change_no_byte(ingested: Path, monkeypatch: pytest
     monkeypatch.setattr("flywheel.pipeline.build.workers.SLICE", 50)  # the tasks of one partition at a time
     assert parts(ingested) == whole
     assert parts(ingested, Config.model_validate({"build": {"workers": 2}})) == whole
+    monkeypatch.setattr("flywheel.pipeline.build.workers._MANY", 0)  # each stage gets new processes
+    assert parts(ingested, Config.model_validate({"build": {"workers": 2}})) == whole
+
+
+def test_new_processes_take_the_place_of_the_old_ones() -> None:
+    with Crew() as crew:
+        first = crew.start(1, os.getpid).submit(os.getpid).result()
+        assert crew.start(1, os.getpid).submit(os.getpid).result() == first
+        crew.renew()
+        assert crew.start(1, os.getpid).submit(os.getpid).result() not in {first, os.getpid()}
 
 
 def test_what_lies_by_conversation_is_read_once_for_many_partitions(

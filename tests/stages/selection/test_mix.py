@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 from flywheel.config import TrainConfig
 from flywheel.funnel import Funnel
+from flywheel.stages.selection.kinds import kinds_of
 from flywheel.stages.selection.mix import OLDER, Before, by_task, new_first, sampling_order, take
-from flywheel.stages.selection.rehearsal import kinds_of
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,0 +1,53 @@
+"""Kinds of requests, by their words, and how a policy fared at each in the log.
+
+In: requests, and episodes of a policy. Out: the kind of each request, a number, and the P(success) of the episodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from flywheel.stages.tasks.minhash import masked_words
+
+ALIKE = 0.7  # cosine of the words of two requests of one kind, numbers and ids aside
+MOST_KINDS = 256  # of requests; what is like none of them is one more kind
+EPISODES = 5  # of a kind, from which it is known how a policy fares there
+MOST_EPISODES = 5000  # of a policy that are looked at
+
+Tried = Sequence[tuple[str | None, float]]  # request and P(success) of an episode
+
+
+def fared(tried: Tried, requests: Sequence[str | None]) -> tuple[list[int], dict[int, list[float]]]:
+    """Return the kind of each request, and the P(success) of a policy's episodes by kind, where they are enough.
+
+    Args:
+        tried: the policy's own episodes.
+        requests: whose kinds are asked about.
+    """
+    tried = tried[:MOST_EPISODES]
+    if len(tried) < EPISODES:
+        return [0] * len(requests), {}
+    kinds = kinds_of([*(request for request, _ in tried), *requests])
+    chances: dict[int, list[float]] = {}
+    for kind, (_, chance) in zip(kinds, tried, strict=False):
+        chances.setdefault(kind, []).append(chance)
+    return kinds[len(tried) :], {kind: own for kind, own in chances.items() if len(own) >= EPISODES}
+
+
+def kinds_of(requests: Iterable[str | None]) -> list[int]:
+    """Return the kind of each request, by the first request that is like it."""
+    leaders, kinds = list[frozenset[str]](), dict[frozenset[str], int]()
+    found = []
+    for request in requests:
+        words = frozenset(masked_words(request or ""))
+        if words not in kinds:
+            place = next((n for n, leader in enumerate(leaders) if _alike(words, leader)), len(leaders))
+            kinds[words] = place
+            if place == len(leaders) < MOST_KINDS:
+                leaders.append(words)
+        found.append(kinds[words])
+    return found
+
+
+def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
+    return len(one & other) ** 2 >= ALIKE**2 * len(one) * len(other) > 0
