@@ -11,7 +11,7 @@ from flywheel.contracts import polars_schema
 from flywheel.records import TABLES, canonical_json, content_id
 
 Frames = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
-_BELIEVED = {"p_better", "p_worse", "risk"}
+_BELIEVED = {"p_better", "p_worse", "risk", "level"}
 
 
 def _action(turn: dict[str, Any], number: int, name: str) -> dict[str, Any]:

@@ -137,7 +137,7 @@ STAGES: tuple[Stage, ...] = (
           brings=("labels", "values")),
     Stage("examples", (*_LABELLED, "corrections"), ("examples",), "task", "examples",
           lambda c: {"rewards": c.rewards.model_dump(include={*_SCALE, "gamma"}), "trust": _trust(c, "established")},
-          columns=_ACCOUNTS, version=12),
+          columns=_ACCOUNTS, version=13),
     Stage("pairs", (*_LABELLED, "corrections", "values", "alternatives"), ("pairs",), "task", "pairs",
           lambda c: {"pairs": c.pairs.model_dump(), "rewards": c.rewards.model_dump(include=_SCALE),
                      "trust": _trust(c, "established")},

@@ -22,10 +22,12 @@ from flywheel.stages.credit.rejected import rejected_steps
 from flywheel.stages.datasets.context import NEEDS_IMAGE, PROVISIONAL, UNFIT, contexts, needing_images, unfit
 from flywheel.stages.datasets.edits import corrected
 from flywheel.stages.datasets.grounding import ungrounded
+from flywheel.stages.values.keys import LEVELS
 
 DESIRABLE = 0.7
 UNDESIRABLE = 0.3
 LIKELIER = 0.001  # by which the opposite of its episode is likelier of a step that does not follow it
+BY_NAME_ALONE = 0.5  # the same of a step whose action is only known by the names of its tools, at other intents
 CORRECTED = 0.95  # probability that a user's edit is right
 
 
@@ -61,14 +63,15 @@ def _with_returns(steps: pl.DataFrame, returns: pl.DataFrame) -> pl.DataFrame:
         "episode_id", "p_success", "weight", "known", "provisional"
     )
     of_step = returns.filter(pl.col("step").is_not_null())
-    credit = of_step.select("episode_id", "p_better", "p_worse", "risk", index="step")
+    by_name = (pl.col("level") == LEVELS[-1]).alias("_by_name")
+    credit = of_step.select("episode_id", "p_better", "p_worse", "risk", by_name, index="step")
     rejected = rejected_steps(returns).select("episode_id", index="step", _rejected=pl.lit(value=True))
     return (
         steps.join(episodes, on="episode_id", how="left")
         .join(credit, on=["episode_id", "index"], how="left")
         .join(rejected, on=["episode_id", "index"], how="left")
         .with_columns(
-            pl.col("known", "provisional", "_rejected").fill_null(value=False),
+            pl.col("known", "provisional", "_rejected", "_by_name").fill_null(value=False),
             pl.col("p_better", "p_worse", "risk").fill_null(0.0),
         )
         .sort("episode_id", "index")
@@ -81,9 +84,10 @@ def _label(steps: pl.DataFrame, cfg: RewardsConfig, funnel: Funnel) -> pl.DataFr
     A call that failed or did not parse is undesirable with certainty, whatever the outcome of its episode. Any other
     step follows its episode, as far as the user did not reject its turn and other attempts do not show the opposite: it
     counts by the probability that it is not worse than what else is done there (in a failure: not better), and is
-    dropped where it is likelier worse than better: copying it is expected to lose (`benchmarks/loop.py`). A
-    demonstration that was risky in itself counts by the part of its success that the risk leaves of it, and is dropped
-    where nothing is left.
+    dropped where it is likelier worse than better: copying it is expected to lose (`benchmarks/loop.py`). What a tool
+    is worth at other intents says little of what it was called with, and everything that is called with it would go
+    together: there it has to be much likelier (decision 0122). A demonstration that was risky in itself counts by the
+    part of its success that the risk leaves of it, and is dropped where nothing is left.
     """
     failed = pl.col("malformed") | pl.col("tool_status").list.contains(ToolStatus.FAILED.value)
     steps = funnel.drop(steps, ~pl.col("known"), "unknown outcome").with_columns(failed=failed)
@@ -94,7 +98,8 @@ def _label(steps: pl.DataFrame, cfg: RewardsConfig, funnel: Funnel) -> pl.DataFr
     steps = steps.with_columns(_opposite=opposite, _agrees=agrees)
     steps = funnel.drop(steps, ~pl.col("failed") & ~good & ~bad, "unclear outcome")
     steps = funnel.drop(steps, good & ~pl.col("failed") & pl.col("_rejected"), "rejected by its user")
-    steps = funnel.drop(steps, pl.col("_opposite") - pl.col("_agrees") > LIKELIER, "credit against outcome")
+    least = pl.when("_by_name").then(BY_NAME_ALONE).otherwise(LIKELIER)
+    steps = funnel.drop(steps, pl.col("_opposite") - pl.col("_agrees") > least, "credit against outcome")
     steps = steps.with_columns(label=good & ~pl.col("failed"), _left=_left_of_success(cfg))
     steps = funnel.drop(steps, pl.col("label") & (pl.col("_left") <= 0), "risk")
     left = pl.when("label").then("_left").otherwise(1.0)
