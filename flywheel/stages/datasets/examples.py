@@ -85,7 +85,7 @@ def _label(steps: pl.DataFrame, cfg: RewardsConfig, funnel: Funnel) -> pl.DataFr
     step follows its episode, as far as the user did not reject its turn and other attempts do not show the opposite: it
     counts by the probability that it is not worse than what else is done there (in a failure: not better), and is
     dropped where it is likelier worse than better: copying it is expected to lose (`benchmarks/loop.py`). What a tool
-    is worth at other intents says little of what it was called with, and everything that is called with it would go
+    is worth at other intents shows little of what it was called with, and everything that is called with it would go
     together: there it has to be much likelier (decision 0122). A demonstration that was risky in itself counts by the
     part of its success that the risk leaves of it, and is dropped where nothing is left.
     """
