@@ -16,6 +16,7 @@ from flywheel.reading.shapes.actions import are_steps, is_step, turns_of_step
 from flywheel.reading.shapes.entries import Entry, entry_of, is_named
 from flywheel.reading.shapes.facts import facts_of
 from flywheel.reading.shapes.items import IDS
+from flywheel.reading.shapes.spelling import lowered
 from flywheel.reading.shapes.steps import RUN_STEP, step_of_smolagents, turns_of_run_step
 from flywheel.reading.shapes.turns import (
     CALL_KINDS,
@@ -28,12 +29,13 @@ from flywheel.reading.shapes.turns import (
     result_of,
     turns_of,
 )
-from flywheel.reading.shapes.wrapped import lowered, unwrapped
+from flywheel.reading.shapes.wrapped import unwrapped
 from flywheel.reading.shapes.written import appended
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, text
 
 _SPEAKERS = ("role", "from", "sender", "speaker", "author")
 _WORDS = ("content", "value", "text", "message", "parts")
+_SAYS = {"content", "text", "message", "toolCalls", "tool_calls"}  # of a message whose speaker is its kind
 _OTHERS = {
     "gpt": "assistant", "chatgpt": "assistant", "gemini": "assistant", "model": "assistant", "observation": "tool",
     "function_response": "tool", "function-response": "tool", "tool_results": "tool",
@@ -355,9 +357,9 @@ def _plain(item: Mapping[str, Any]) -> Mapping[str, Any]:
         item = {**item, "content": held}
     if is_turn(item) and "text" not in item and not isinstance(item.get("message"), str):
         return {**item, "content": [_text_part(p) for p in item["content"]]} if _has_parts(item) else item
-    kind = first(item, ("type", "kind"))
+    kind = first(item, ("type", "kind", "event"))
     speaker = next((named for name in _SPEAKERS if (named := text(item.get(name)))), None)
-    if speaker is None and isinstance(kind, str) and not {"content", "toolCalls", "tool_calls"}.isdisjoint(item):
+    if speaker is None and isinstance(kind, str) and not _SAYS.isdisjoint(item):
         speaker = kind if kind in ROLES or kind in _OTHERS or kind in _NOTICES else None
     words = first(item, _WORDS)
     content = text(item.get("system_prompt")) if words is None else words

@@ -86,7 +86,7 @@ def entry_of(item: Any) -> Entry | None:
     body = _body(outer)
     words = _words(outer, body)
     item_kind = _kind_of_item(body) if body is not outer else None
-    kind = item_kind or _STORED.get(str(outer.get("role_at_backend"))) or _kind(words)
+    kind = item_kind or _STORED.get(str(outer.get("role_at_backend"))) or _by_speaker(outer, body) or _kind(words)
     if kind is None or not _is_ours(outer, body, words):
         return None
     if words & _PASSING:
@@ -165,6 +165,12 @@ def _kind(words: set[str]) -> str | None:
     return next((kind for kind, groups in _GROUPS if all(words & group for group in groups)), None)
 
 
+def _by_speaker(outer: Mapping[str, Any], body: Mapping[str, Any]) -> str | None:
+    """Return the kind of an event that is named by who speaks, and holds the words."""
+    speaker = str(outer.get("event")).lower() if body is not outer and "role" not in outer else ""
+    return "user" if speaker in _USER else "words" if speaker in _AGENT else None
+
+
 def _kind_of_item(body: Mapping[str, Any]) -> str | None:
     """Return the kind of an item of the Responses API in an event: there `done` means that it was written."""
     kind, role = body.get("type"), body.get("role")
@@ -212,7 +218,7 @@ def _is_ours(outer: Mapping[str, Any], body: Mapping[str, Any], words: set[str])
     is_marked = not {"subtype", "message_type", "role_at_backend"}.isdisjoint(outer)
     role = str(outer.get("role"))
     is_tool = "_" in role and bool(words & _TOOL) and role not in _KNOWN
-    is_event = "_" in kind and "event" in outer and "role" not in outer
+    is_event = "event" in outer and "role" not in outer and ("_" in kind or _by_speaker(outer, body) is not None)
     is_item = "item" in outer and body is not outer
     is_kind = "role" not in outer and (_is_of_run(outer) or is_named(outer))
     return "." in kind or is_event or is_marked or is_tool or is_item or is_kind

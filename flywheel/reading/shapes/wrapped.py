@@ -16,7 +16,7 @@ from flywheel.reading.shapes.actions import is_step
 from flywheel.reading.shapes.acts import call_in, is_act, result_in, said_in
 from flywheel.reading.shapes.entries import OF_WORKFLOW, entry_of, is_named
 from flywheel.reading.shapes.turns import CALL_KINDS, ITEM_KINDS, RESULT_KINDS, is_turn, result_of
-from flywheel.reading.values import as_dict, as_list, embedded, first, present, text, when
+from flywheel.reading.values import as_dict, as_list, embedded, first, present, text
 
 Item = dict[str, Any]
 
@@ -299,6 +299,8 @@ def _enum(item: Item) -> Iterator[Item]:
     if len(item) != 1:
         return
     (name, held), fields = next(iter(item.items())), as_dict(next(iter(item.values())))
+    if isinstance(held, str) and name.lower() in ROLES:
+        yield {"role": name.lower(), "content": held}
     if isinstance(held, dict) and name.lower() in ROLES and isinstance(held.get("content"), list):
         yield {**fields, "role": "assistant" if name.lower() in _AGENTS else name.lower(),
                "content": [_part(part) for part in held["content"]]}  # fmt: skip
@@ -441,39 +443,6 @@ def _spoken(item: Item) -> Iterator[Item]:
     speaker, words = item.get("user"), item.get("text")
     if isinstance(words, str) and speaker in ("user", "assistant"):
         yield {**item, "role": speaker, "content": words}
-
-
-def lowered(item: Any) -> Any:
-    """Return a message as others write it: of .NET, in capitals, whose role is an object; of a pair."""
-    if isinstance(item, list):
-        return _paired(item)
-    if not isinstance(item, dict) or "Role" not in item or "role" in item:
-        return item
-    role = item["Role"]
-    named = as_dict(role).get("Label") if isinstance(role, dict) else role
-    parts = next((item[name] for name in ("Items", "Contents", "Content") if name in item), None)
-    return {**_in_small(item), "role": str(named).lower(), "content": _in_small(parts)}
-
-
-def _paired(item: list[Any]) -> Any:
-    """Return the message of a pair, `[time, message]` or `[role, words]`; any other list as it is."""
-    if len(item) != len(("time", "message")) or not isinstance(item[0], str | int | float):
-        return item
-    before, message = item[0], as_dict(item[1])
-    if "role" in message and when(before) is not None:
-        return {"timestamp": before, **message}
-    if isinstance(before, str) and before.lower() in ROLES and isinstance(item[1], str):
-        return {"role": before.lower(), "content": item[1]}
-    return item
-
-
-def _in_small(value: Any) -> Any:
-    """Return a value with the fields of its objects beginning in small letters, but those of arguments and results."""
-    if isinstance(value, list):
-        return [_in_small(one) for one in value]
-    if not isinstance(value, dict):
-        return value
-    return {k[:1].lower() + k[1:]: v if k in ("Arguments", "Result") else _in_small(v) for k, v in value.items()}
 
 
 _RULES = (

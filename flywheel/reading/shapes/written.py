@@ -16,7 +16,7 @@ from typing import Any
 from flywheel.reading.messages import Message, arguments, result_message
 from flywheel.reading.shapes.actions import called
 from flywheel.reading.shapes.acts import call_in, said_in
-from flywheel.reading.values import as_dict, embedded, python_arguments, text
+from flywheel.reading.values import as_dict, as_list, embedded, python_arguments, text
 
 _ANY = re.IGNORECASE | re.MULTILINE | re.DOTALL
 _SEEN = re.compile(
@@ -171,14 +171,23 @@ def _paired(content: str) -> Written | None:
 
 
 def _object(content: str) -> Written | None:
-    """An object with a tool and its arguments, alone or in a fence at the end."""
+    """An object with a tool and its arguments, alone or in a fence at the end; or the message of an API, as JSON."""
     words, written = _fenced(content)
-    fields = as_dict(embedded(written))
+    fields = _alone(embedded(written))
     action = text(fields.get("action"))
     call = call_in(fields) or (called(action, fields.get("action_input")) if action else None)
     if call is None:
         return None
     return words or said_in(fields) or "", {"name": call["name"], **arguments(call["arguments"])}
+
+
+def _alone(opened: Any) -> dict[str, Any]:
+    """Return the object of a call without what APIs put around it, where it is the only one."""
+    fields = as_dict(opened[0] if isinstance(opened, list) and len(opened) == 1 else opened)
+    if "tool_calls" in fields:
+        made = _alone(as_list(fields["tool_calls"]))
+        return {**made, "content": fields.get("content")} if made else {}
+    return {**fields, **as_dict(fields["function"])} if isinstance(fields.get("function"), dict) else {**fields}
 
 
 def _fenced(content: str) -> tuple[str, str]:

@@ -23,9 +23,10 @@ from flywheel.reading.shapes.chats import chat, is_begun, is_call_alone, is_piec
 from flywheel.reading.shapes.entries import Entry, entry_of, run_totals
 from flywheel.reading.shapes.facts import facts_of
 from flywheel.reading.shapes.items import IDS, thoughts_of
+from flywheel.reading.shapes.spelling import lowered
 from flywheel.reading.shapes.turns import ITEM_KINDS
 from flywheel.reading.shapes.whole import whole
-from flywheel.reading.shapes.wrapped import asked_last, is_exchange, lowered, unwrapped
+from flywheel.reading.shapes.wrapped import asked_last, is_exchange, unwrapped
 from flywheel.reading.shapes.written import as_written, with_written_calls
 from flywheel.reading.usage import token_counts
 from flywheel.reading.values import as_dict, as_list, count, embedded, first, ident, picked, present, text
@@ -288,7 +289,8 @@ def _reply_of(record: Mapping[str, Any]) -> str | None:
 def _is_streamed(record: Mapping[str, Any]) -> bool:
     """Whether a record is a line of a command line's output: a message without an id, of a session."""
     held = as_dict(record.get("message"))
-    return record.get("type") == "assistant" and "session_id" in record and not {"id", "uuid"} & {*held, *record}
+    kind = first(record, ("type", "kind", "event"))
+    return kind == "assistant" and "session_id" in record and not {"id", "uuid"} & {*held, *record}
 
 
 def _unwrapped(record: Any) -> Any:
