@@ -44,11 +44,21 @@ def is_step(item: Any) -> bool:
     """Whether an object is a step of a trajectory: an action, and what the agent wrote or saw, or earned and ended."""
     if _ACTING.isdisjoint(fields := as_dict(item)):
         return False
+    if _is_cut(fields):
+        return True
     fields = _opened(fields)
     if "role" in fields or not any(_is_action(fields.get(name)) for name in _ACTIONS):
         return False
     said = any(isinstance(fields.get(name), str) and fields[name] for name in _SAID)
+    if isinstance(fields.get("tool"), str) and "verdict" in fields:  # of a guard, which judges what a tool was to do
+        return False
     return said or not _SHOWS.isdisjoint(fields) or ("reward" in fields and not _NUMBERED.isdisjoint(fields))
+
+
+def _is_cut(fields: Mapping[str, Any]) -> bool:
+    """Whether an object is a step of a browser's agent that ended before the model had answered."""
+    is_empty = "model_output" in fields and fields["model_output"] is None and "action" not in fields
+    return is_empty and "state" in fields and isinstance(fields.get("result"), list)
 
 
 def _is_action(value: Any) -> bool:
@@ -95,6 +105,10 @@ def turns_of_step(step: Mapping[str, Any], position: int) -> Iterator[Turn]:
         step: one step.
         position: its place in the trajectory, which names its call.
     """
+    if _is_cut(step):
+        errors = filter(None, (text(as_dict(result).get("error")) for result in step["result"]))
+        yield {"role": "context", "name": "observation", "content": "\n".join(errors)}
+        return
     step = _opened(step)
     if isinstance(step.get("action"), list) and isinstance(step.get("result"), list):
         yield from _several(step, position)

@@ -102,6 +102,12 @@ def said_in(fields: Mapping[str, Any]) -> str | None:
     return text(first(fields, _SAID))
 
 
+def are_made(items: Any) -> bool:
+    """Whether a list has nothing but calls with what came of them: a list of tools has no results."""
+    several = items if isinstance(items, list) else []
+    return bool(several) and all(call_in(as_dict(one)) and result_in(as_dict(one)) for one in several)
+
+
 def calls_within(value: Any, skipped: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Call]]:
     """Yield the calls at any depth of a value, with their paths.
 
@@ -118,7 +124,7 @@ def calls_within(value: Any, skipped: Any, path: tuple[str, ...] = ()) -> Iterat
             yield path, made
         for name, held in value.items():
             shows = made is not None and _is(str(name), _GAVE, _OF_GAVE)
-            if isinstance(held, dict | list) and not shows and not skipped(str(name)):
+            if isinstance(held, dict | list) and not shows and (not skipped(str(name)) or are_made(held)):
                 yield from calls_within(held, skipped, (*path, str(name)))
     elif isinstance(value, list):
         for n, held in enumerate(value):

@@ -8,6 +8,7 @@ alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -15,7 +16,9 @@ from flywheel.reading.messages import ROLES, flat_text
 from flywheel.reading.shapes.actions import is_step
 from flywheel.reading.shapes.acts import call_in, is_act, result_in, said_in
 from flywheel.reading.shapes.entries import OF_WORKFLOW, entry_of, is_named
+from flywheel.reading.shapes.spoken import made_between
 from flywheel.reading.shapes.turns import CALL_KINDS, ITEM_KINDS, RESULT_KINDS, is_turn, result_of
+from flywheel.reading.status import FAILED, tool_status
 from flywheel.reading.values import as_dict, as_list, embedded, first, present, text
 
 Item = dict[str, Any]
@@ -25,7 +28,8 @@ _RESULTS = ("tool_results", "tool_use_results")
 _AGENTS = {"agent", "assistant", "ai_agent", "human_agent_on_behalf_of_ai_agent"}
 _ASKED = ("user", "human", "user_message", "userMessage", "user_input", "user_query", "human_message")
 _ANSWERED = ("assistant", "bot", "ai", "response", "reply", "bot_response", "botResponse", "assistant_response",
-             "ai_response", "agent_response", "assistant_message", "bot_message")  # fmt: skip
+             "ai_response", "agent_response", "assistant_message", "bot_message", "assistant_reply", "bot_reply",
+             "agent_reply")  # fmt: skip
 _HELD = {"toolsCalled", "tools_called"}  # of a message with a role; a row's parts are text
 _STORED = ("message", "message_data", "messageData", "message_json")  # columns of a table that hold a message
 _PARTS_AS_TEXT = ("content_json", "contentJson", "parts_json")  # and those that hold its parts
@@ -38,6 +42,9 @@ _PARTS = {
     "document", "source", "step-start", "dynamic-tool", *CALL_KINDS, *RESULT_KINDS,
 }  # fmt: skip
 _ABOUT = ("timestamp", "creation_utc", "created_at", "modelId", "model")
+_RESULT_IN_WORDS = re.compile(r"\[([A-Za-z_]{2,40})(?: for .{0,2000}?)?\] Result:\s*", re.DOTALL)
+_FAILED = "The tool execution failed"
+_IN_USERS_TAGS = re.compile(r"<(?:task|feedback|user_message|answer)>")
 _LISTED = ("tool_calls", "tool_results")
 _BESIDE = ("tool_call", "toolCall", "function_call", "functionCall", "call")  # a call next to the agent's words
 
@@ -49,6 +56,8 @@ def unwrapped(item: Any) -> list[Any]:
     if is_act(item) and item.get("type") not in ITEM_KINDS and entry_of(item) is None and not is_step(item):
         return list(_acted(item))
     item = _by_ids(_with_parts(item))
+    if narrated := _narrated(item):
+        return narrated
     if len(item) > 1 and _WRAPS.isdisjoint(item):
         return list(_answered_calls(item)) or [_with_call(item)]
     is_row = isinstance(item.get("parts"), str)
@@ -91,6 +100,35 @@ def _with_parts(item: Item) -> Item:
     opened = embedded(content)
     parts = opened if isinstance(opened, list) else as_list(as_dict(opened).get("parts"))
     return {**item, "content": parts} if parts and all(map(_is_part, parts)) else item
+
+
+def _narrated(item: Item) -> list[Item]:
+    """Return the results that Cline writes into the user's words, and what the user wrote next to them; else [].
+
+    The user's own words are in tags; the others are the program's, about the environment and its plan.
+    """
+    parts = as_list(item.get("content")) if item.get("role") == "user" else []
+    words = [text(as_dict(part).get("text")) or "" for part in parts]
+    results, said, seen = list[Item](), list[Any](), list[str]()
+    is_open = False  # whether the next part is what the last result gave
+    for part, written in zip(parts, words, strict=True):
+        if mark := _RESULT_IN_WORDS.match(written):
+            gave = written[mark.end() :]
+            failed = {"is_error": True} if tool_status(gave) == FAILED or gave.startswith(_FAILED) else {}
+            results.append({"type": "tool_result", "name": mark[1], "content": written, **failed})
+            is_open = mark.end() == len(written)
+        elif is_open and not written.startswith("<"):
+            results[-1]["content"] += written
+            is_open = False
+        elif _IN_USERS_TAGS.search(written):
+            said.append(part)
+        else:
+            seen.append(written)
+    if not results:
+        return []
+    about = {name: item[name] for name in (*_ABOUT, "ts") if item.get(name) is not None}
+    context = [{"role": "context", "name": "environment", "content": one, **about} for one in filter(str.strip, seen)]
+    return [{"role": "tool", "content": results, **about}, *([{**item, "content": said}] if said else []), *context]
 
 
 def _by_ids(item: Item) -> Item:
@@ -348,19 +386,15 @@ def _pair(item: Item) -> Iterator[Item]:
 
 def _exchange(item: Item) -> Iterator[Item]:
     """Yield what a user wrote and what was answered, which are fields of one object, with the calls in between."""
-    said, answered = first(item, _ASKED), [item[name] for name in _ANSWERED if item.get(name) is not None]
-    if "role" in item or not isinstance(said, str) or len(answered) != 1 or not isinstance(answered[0], str):
+    said, answered = first(item, _ASKED), [item[name] for name in _ANSWERED if name in item]
+    answered = [answer for answer in answered if answer is not None] or answered[:1]  # none: it failed
+    if "role" in item or not isinstance(said, str) or len(answered) != 1 or not isinstance(answered[0], str | None):
         return
     about = {name: item[name] for name in _ABOUT if item.get(name) is not None}
     yield {"role": "user", "content": said, **about}
-    made = [as_dict(call) for call in as_list(item.get("tool_calls"))]
-    if made:
-        yield {"role": "assistant", "content": None, "tool_calls": made, **about}
-        for call in made:
-            if (given := first(call, ("result", "output"))) is not None:
-                own = first(call, ("tool_call_id", "id"))
-                yield {"role": "tool", "tool_call_id": own, "content": given, **about}
-    yield {"role": "assistant", "content": answered[0], **about}
+    yield from made_between(item, about)
+    if answered[0] is not None:
+        yield {"role": "assistant", "content": answered[0], **about}
 
 
 def is_exchange(item: Any) -> bool:

@@ -20,7 +20,9 @@ from flywheel.reading.values import as_dict, as_list, embedded, python_arguments
 
 _ANY = re.IGNORECASE | re.MULTILINE | re.DOTALL
 _SEEN = re.compile(
-    r"\s*(?:observation|(?:tool|function|action|execution) (?:result|output|response))\s*\d*\s*:\s*", re.IGNORECASE
+    r"\s*(?:observation|(?:(?:tool|function|action|execution) )?(?:result|output)"
+    r"|(?:tool|function|action|execution) response)\s*\d*\s*:\s*",
+    re.IGNORECASE,
 )
 _NAME = r"[\w.:/-]{1,64}"
 _ACTION = r"^[ \t]*action\s?\d*:[ \t]*"

@@ -62,14 +62,19 @@ class Results:
         """Results that no call ever claimed."""
         return len(self._early)
 
-    def call(self, calls: Sequence[OpenCall]) -> list[Result]:
-        """Take in an action's calls; return results for them that had come too early."""
+    def call(self, calls: Sequence[OpenCall], *, is_span: bool = False) -> list[Result]:
+        """Take in an action's calls; return results for them that had come too early.
+
+        Args:
+            calls: of the action.
+            is_span: whether the action is known by its span alone, so that no other span is of this call.
+        """
         self._open = [c for c in self._open if not c.answered]
         self._open += calls
         self._latest = calls
         early = []
         for call in calls:
-            for key in (call.key, call.name):
+            for key in () if is_span else (call.key, call.name):
                 self._unclaimed[key] = self._unclaimed.get(key, 0) + 1
             if not call.call_id:
                 continue

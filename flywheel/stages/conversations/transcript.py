@@ -280,7 +280,7 @@ class _Walker:
         made = {call.call_id for call in self.out.actions[-1].calls if call.call_id} if self.out.actions else set()
         return bool(history) and all(m["role"] == "tool" and m.get("tool_call_id") in made for m in history)
 
-    def _act(self, event_id: str, message: dict[str, Any]) -> None:
+    def _act(self, event_id: str, message: dict[str, Any], *, is_span: bool = False) -> None:
         calls = [
             OpenCall(str(c.get("id") or ""), c["name"], call_key(c), c.get("arguments") is None)
             for c in calls_of(message)
@@ -291,7 +291,7 @@ class _Walker:
             self._unrepeated.clear()
         self.context += [*self.pending, message]
         self._resets = False
-        self.pending = [early.message for early in self.results.call(calls)]
+        self.pending = [early.message for early in self.results.call(calls, is_span=is_span)]
 
     def _tool_call(self, event: Event) -> None:
         """A call logged only as a span is an action of its own; most are part of an earlier message."""
@@ -309,7 +309,8 @@ class _Walker:
             self.out.uncounted[IN_MESSAGE] += 1
         else:
             self.out.tags.add("call_without_message")
-            self._act(event.event_id, {"role": "assistant", "tool_calls": [call], **_attached(event)})
+            message = {"role": "assistant", "tool_calls": [call], **_attached(event)}
+            self._act(event.event_id, message, is_span=True)
 
     def _tool_result(self, event: Event) -> None:
         call_id = event.tool_call_id or ""

@@ -39,6 +39,7 @@ _EVENT_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")  # of server-sent
 _NUMBER = re.compile(rb"-?[0-9]{1,9}(?:\.[0-9]+)?")  # a score alone, as `result.txt` and `reward.txt` hold it
 _LONGEST_NUMBER = 32
 _COLUMNAR = (b"PAR1", b"ARROW1", b"\xff\xff\xff\xff")  # Parquet, Arrow's files and streams
+_TWICE = (b'"{\\"', b'"[{\\"', b'"{\\n', b'"[\\n')  # how JSON begins that was written as JSON twice
 _PROBED_LINES = 20
 _STARTS = 5  # braces of a line at which its JSON may begin
 _CONTAINER = re.compile(rb"\d{4}-\d\d-\d\dT\S+ (stdout|stderr) ([FP])(?: |\Z)")  # of Kubernetes' CRI
@@ -117,7 +118,7 @@ class Framing:
         self._unwrap = {"events": _event_data, "prefixed": _as_logged}.get(layout, self._unwrap)
         record: Framed | None = None
         ways = {"document": self._document, "frames": self._frames, "table": self._table, "number": self._number,
-                "text": self._words}  # fmt: skip
+                "text": self._words, "quoted": self._quoted}  # fmt: skip
         for record in ways.get(layout, self._lines)(opened):
             yield record
         is_truncated = isinstance(record, Bad) and record.reason == "truncated"
@@ -194,6 +195,20 @@ class Framing:
             self.lines = piece.number
             yield self._piece(piece, stream.fault)
 
+    def _quoted(self, stream: Opened) -> Iterator[Framed]:
+        """Yield the values of a document that was written as JSON twice: it is one text."""
+        raw = stream.read(self._limits.record_bytes + 1)
+        try:
+            inner = orjson.loads(raw)
+        except orjson.JSONDecodeError:
+            inner = None
+        if not isinstance(inner, str):
+            yield refused(1, "unknown_format", stream.fault or "a text in JSON that is not finished, or not alone", raw)
+            return
+        for piece in document_pieces(io.BytesIO(inner.encode()), self._limits.record_bytes):
+            self.lines = piece.number
+            yield self._piece(piece, "")
+
     def _number(self, stream: Opened) -> Iterator[Framed]:
         """Yield the score that a file holds and nothing else, as an object."""
         self.lines = 1
@@ -264,12 +279,12 @@ class Framing:
 
 
 def _layout(head: bytes) -> str:
-    """Return 'lines', 'events', 'document', 'frames', 'prefixed', 'table', 'number' or 'unknown' for a beginning."""
+    """Return 'lines', 'events', 'document', 'frames', 'prefixed', 'table', 'number', 'quoted' or 'unknown'."""
     if foreign_bytes(head):
         return "unknown"
     text = head.removeprefix(_BOM).lstrip()
-    if text.startswith(b"["):
-        return "document"
+    if text.startswith((b"[", *_TWICE)):
+        return "document" if text.startswith(b"[") else "quoted"
     lines = [line for line in text.split(b"\n")[: _PROBED_LINES + 1] if line.strip()]
     some_parse = any(map(is_object, lines))
     if text.startswith(b"{"):

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
-from flywheel.reading.values import python_value
+from flywheel.reading.values import python_value, when
 from flywheel.stages.ingest.framed import Bad, Record, refused
 from flywheel.stages.ingest.jsontext import BadJsonError, loads, storable
 
@@ -99,7 +99,7 @@ def table_rows(stream: BinaryIO, delimiter: str, limit: int) -> Iterator[Record 
         if cells is None:
             return
         if not any(names):
-            names = cells
+            names = _in_small(cells)
             if len(set(names)) < len(names):
                 yield refused(line, "unknown_format", "two columns of this table have one name; rename one")
                 return
@@ -108,10 +108,17 @@ def table_rows(stream: BinaryIO, delimiter: str, limit: int) -> Iterator[Record 
             yield _record(line, number, names, cells, b"".join(lines.row))
 
 
+def _in_small(names: list[str]) -> list[str]:
+    """Return the names of a header all of which begin with a capital (`Step`, `Tool Name`) as programs write them."""
+    small = [name.strip().lower().replace(" ", "_") for name in names]
+    is_titled = len(names) > 1 and all(name[:1].isupper() for name in names if name)
+    return small if is_titled and len(set(small)) == len(names) else names
+
+
 def _record(line: int, number: int, names: Sequence[str], cells: Sequence[str], raw: bytes) -> Record | Bad:
     if len(cells) != len(names):
         return refused(line, "bad_record", f"a row of other cells than the {len(names)} columns", raw)
-    row = dict(zip(names, cells, strict=True))
+    row = _with_time(dict(zip(names, cells, strict=True)))
     try:
         raw.decode()
         value, tags = storable(
@@ -122,6 +129,13 @@ def _record(line: int, number: int, names: Sequence[str], cells: Sequence[str], 
     except BadJsonError as error:
         return refused(line, error.reason, error.detail, raw)
     return Record(line, value, None, tags, number, names=names)
+
+
+def _with_time(row: dict[str, str]) -> dict[str, str]:
+    """Return a row with one time where it has a day and a time of day in columns of their own."""
+    day, time = row.get("date", ""), row.get("time", "")
+    whole = f"{day} {time}"
+    return {**row, "timestamp": whole} if day and time and "timestamp" not in row and when(whole) else row
 
 
 def _value(name: str, cell: str) -> Any:

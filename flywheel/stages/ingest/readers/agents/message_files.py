@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event, Source, request, source_of
-from flywheel.reading.feedback import judgements, outcome
+from flywheel.reading.feedback import JUDGING, judgements, outcome
 from flywheel.reading.reader import reader
 from flywheel.reading.rollout import Rollout, rollout_events
-from flywheel.reading.shapes.actions import are_steps, earned
+from flywheel.reading.shapes.actions import are_steps, earned, is_step
 from flywheel.reading.shapes.acts import is_act, said_in
 from flywheel.reading.shapes.chats import chat, is_begun, is_call_alone, is_piece, speaks
 from flywheel.reading.shapes.entries import Entry, entry_of, run_totals
@@ -30,7 +30,7 @@ from flywheel.reading.shapes.wrapped import asked_last, is_exchange, unwrapped
 from flywheel.reading.shapes.written import as_written, with_written_calls
 from flywheel.reading.usage import token_counts
 from flywheel.reading.values import as_dict, as_list, count, embedded, first, ident, picked, present, text
-from flywheel.records import EventKind
+from flywheel.records import EventKind, content_id
 from flywheel.stages.ingest.readers.agents.claude_code import UNNAMED
 from flywheel.stages.ingest.readers.apis._dialects.calls import LINE
 
@@ -43,7 +43,8 @@ _WITHIN = ("parentToolCallId", "parent_tool_use_id", "parent_tool_call_id")  # t
 _BODIES = ("data", "message", "item", "payload", "session")
 _FOLDERS = 4  # that name a chat with its file
 _NUMBERED = re.compile(r"[a-z]*(?:message|msg|event|turn|entry)[_-]?\d+\Z", re.IGNORECASE)
-_RUNS = ("run_id", "runId", "episode_id", "rollout_id")  # what a log of one's own calls a chat
+_RUNS = ("run_id", "runId", "episode_id", "episodeId", "rollout_id", "trajectory_id", "episode")  # chats of one's own
+_STEP_NUMBERS = ("step", "step_idx", "step_index", "step_id", "timestep", "t")
 _TRACES = ("trace_id", "traceId")
 _PUT_IN = {"input", "inputs", "request"}
 _NODES = 4  # nodes of a graph that may add to its state at once
@@ -125,11 +126,12 @@ def _source(record: Mapping[str, Any]) -> Source:
     """Return the columns that a record gives; a trace is of one answer, and names no chat of messages."""
     body = next((held for name in _BODIES if (held := as_dict(record.get(name)))), record)
     places = (as_dict(embedded(record.get("metadata"))), record, body)
-    source = source_of(*({k: v for k, v in place.items() if k not in _TRACES} for place in places))
+    unnamed = (*_TRACES, "user") if is_exchange(record) else _TRACES  # there `user` is what was asked
+    source = source_of(*({k: v for k, v in place.items() if k not in unnamed} for place in places))
     if source["conversation_id"] == UNNAMED and "parent_tool_use_id" in {*body, *record}:
         source["conversation_id"] = None
-    if source["conversation_id"] is None and "event" in record:
-        source["conversation_id"] = ident(first(record, _RUNS))
+    if source["conversation_id"] is None and ("event" in record or is_step(record)):
+        source["conversation_id"] = ident(first(record, _RUNS)) or (source["task_key"] if is_step(record) else None)
     return {**source, "model": source["model"] or text(first(body, ("newModel", "currentModel", "selectedModel")))}
 
 
@@ -217,13 +219,13 @@ class _Place(NamedTuple):
 def _spoken(record: Mapping[str, Any], items: list[Any], entry: Entry | None, place: _Place) -> Iterator[Event]:
     """Yield the events of a record's messages; a call that its result repeats is a span."""
     source, line = place.source, place.line
-    history, facts = chat(items, before=line - 1)
+    history, facts = chat(items, before=_steps_before(record, line))
     if place.is_written:
         history = [as_written(message, line) for message in history]
     if "tool" in str(record.get("type")) and not any(m.get("tool_calls") or m["role"] == "tool" for m in history):
         raise BadRecordError("bad_record", _UNKNOWN_CALL)
     of = ident(as_dict(record.get("part")).get("messageID")) or _reply_of(record)
-    own = ident(record.get("id")) if entry is None and history and history[-1]["role"] == "assistant" else None
+    own = _own_id(record) if entry is None and history and history[-1]["role"] == "assistant" else None
     position = count(record.get("message_id")) if "message_id" in record else None
     rollout = Rollout(
         conversation=str(source["conversation_id"]),
@@ -256,13 +258,26 @@ def _spoken(record: Mapping[str, Any], items: list[Any], entry: Entry | None, pl
         yield from judgements(record, {**source, "conversation_id": rollout.conversation}, own)
 
 
+def _own_id(record: Mapping[str, Any]) -> str | None:
+    """Return the id of a message of the agent; of one that somebody judged in any case, by its content."""
+    is_judged = any(record[name] is not None for name in JUDGING & record.keys()) and not is_step(record)
+    return ident(record.get("id")) or (f"judged-{content_id(record)[:16]}" if is_judged else None)
+
+
+def _steps_before(record: Mapping[str, Any], line: int) -> int:
+    """Return how many steps are before that of a record: by its own number, where a file has several attempts."""
+    own = count(first(record, _STEP_NUMBERS)) if is_step(record) else None
+    return line - 1 if own is None else own
+
+
 def _earned(record: Mapping[str, Any], rollout: Rollout) -> Iterator[Event]:
     """Yield what an attempt earned, where its last step shows it.
 
     Raises:
         BadRecordError: a step before the last one earned something: records are read one by one, and the sum is theirs.
     """
-    reward = earned([record])
+    is_of_several = _named(record) is not None or rollout.task is not None  # attempts in one file
+    reward = earned([record], whole=is_of_several and record.get("done") is True)
     if reward is None:
         return
     if record.get("done") is not True:
@@ -313,11 +328,11 @@ def _added(record: Any) -> list[Any]:
 
 
 FILES = reader(
-    "message_files", 11, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
+    "message_files", 12, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
     from_path=_from_path,
 )  # fmt: skip
 WRITTEN = reader(
-    "written_files", 5, "files that are one chat, whose calls are written in words (ReAct)", sniff=_written_share,
+    "written_files", 6, "files that are one chat, whose calls are written in words (ReAct)", sniff=_written_share,
     read=_of_written, from_path=_from_path,
 )  # fmt: skip
-ROWS = reader("message_rows", 9, "tables of messages that name their chats", sniff=_rows_share, read=_read)
+ROWS = reader("message_rows", 10, "tables of messages that name their chats", sniff=_rows_share, read=_read)

@@ -366,7 +366,7 @@ def _sniff(sample: Sample) -> float:
 
 READER = reader(
     "transcripts",
-    12,
+    13,
     "chats of any program, one a record",
     sniff=_sniff,
     needs=_is_any,

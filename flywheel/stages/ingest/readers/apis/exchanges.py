@@ -11,18 +11,22 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
-from flywheel.reading.events import Event, answer_from
+from flywheel.reading.events import Event, answer_from, attempt_of, source_of
 from flywheel.reading.feedback import outcome
 from flywheel.reading.messages import Message
 from flywheel.reading.outcomes import by_name, results
 from flywheel.reading.pairs import Pair, response_body
 from flywheel.reading.reader import reader
+from flywheel.reading.rollout import Rollout, rollout_events
 from flywheel.reading.shapes import about_answer, answered, asked, unread
+from flywheel.reading.shapes.chats import chat
+from flywheel.reading.shapes.spoken import answered_field, asked_field, is_named_by_whom, made_between, words_in
+from flywheel.reading.shapes.turns import Turn
 from flywheel.reading.shapes.whole import whole
 from flywheel.reading.streams import stream_events
 from flywheel.reading.usage import token_counts
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, picked, present, text
-from flywheel.stages.ingest.readers.apis._dialects.calls import Dialect, call_events
+from flywheel.stages.ingest.readers.apis._dialects.calls import LINE, Dialect, call_events
 from flywheel.stages.ingest.readers.apis._dialects.responses import RESPONSES
 from flywheel.stages.ingest.readers.apis._dialects.which import dialect_of
 
@@ -30,15 +34,6 @@ _PAIRS = (
     ("request", "response"), ("full_request", "full_response"), ("request_payload", "response_payload"),
     ("input", "output"), ("inputs", "outputs"), ("inputs", "output"), ("question", "answer"),
     ("query", "answer"), ("query", "response"), ("prompt", "output"), ("prompt", "answer"),
-)  # fmt: skip
-# Of lines that a program of one's own writes, where both are texts.
-_ASKED_IN_WORDS = (
-    "user_message", "user_msg", "user_input", "user_query", "user_prompt", "user_question", "question", "query",
-    "prompt", "message",
-)  # fmt: skip
-_ANSWERED_IN_WORDS = (
-    "assistant_message", "assistant_response", "agent_response", "bot_response", "bot_reply", "ai_response",
-    "llm_response", "model_response", "response", "answer", "reply",
 )  # fmt: skip
 _BODIES = ("inputBodyJson", "outputBodyJson", "body")  # where Bedrock's log and proxies keep what went over the wire
 _ASKED = ("contents", "messages", "prompt")  # the last as the AI SDK's models are given it
@@ -62,9 +57,9 @@ def _pair(record: Mapping[str, Any]) -> Pair | None:
             return _joined(_body(record[question]), _body(record[answer]), record)
     if "messages" in record and isinstance(record.get("response"), dict | list):
         return _joined(record, record["response"], record)
-    question, answer = first(record, _ASKED_IN_WORDS), first(record, _ANSWERED_IN_WORDS)
-    if isinstance(question, str) and question and isinstance(answer, str):
-        return _joined(question, answer, record)
+    by_user, by_agent = asked_field(record), answered_field(record)
+    if by_user and by_agent and isinstance(record[by_user], str):
+        return _joined(record[by_user], words_in(record[by_agent]), record)
     return None
 
 
@@ -140,8 +135,36 @@ _ANY = Dialect((), _history, _completed, _answer, _tools)
 
 def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
     """Yield the events of a record: all that is in it, where a program of one's own wrote it."""
-    events = _called(record, line)
-    yield from whole(record, events) if _is_worded(record) else events
+    if not _is_worded(record):
+        yield from _called(record, line)
+        return
+    asked, answered = asked_field(record), answered_field(record)
+    between = list(made_between(record, {}))
+    if between and asked and answered:
+        yield from whole(record, _with_calls(record, asked, answered, between, line))
+    else:
+        yield from whole(record, _called(record, line))
+
+
+def _with_calls(
+    record: Mapping[str, Any], asked: str, answered: str, between: list[Turn], line: int
+) -> Iterator[Event]:
+    """Yield the events of a question in words, the calls about it that are listed next to it, and the answer."""
+    said = {"role": "user", "content": record[asked]}
+    answer = {"role": "assistant", "content": words_in(record[answered])}
+    history, facts = chat([said, *between, answer])
+    source = source_of(as_dict(embedded(record.get("metadata"))), record)
+    rollout = Rollout(
+        conversation=source["conversation_id"] or attempt_of(record, history, source),
+        messages=history,
+        task=source["task_key"],
+        policy=source["policy"],
+        facts={n: {**present(model=source["model"]), **told} for n, told in facts.items()},
+        first=line * LINE,
+        started=source["ts"],
+    )
+    for event in rollout_events(rollout):
+        yield {**event, "user": source["user"]}
 
 
 def _called(record: Mapping[str, Any], line: int) -> Iterator[Event]:
@@ -196,7 +219,8 @@ def _is_api(record: Any) -> bool:
 def _is_worded(record: Any) -> bool:
     """Whether a record has a question and an answer in words, and something that only a log has."""
     fields = as_dict(record)
-    pair = _pair(fields) if first(fields, _LOGGED) is not None and first(fields, _OF_OTHERS) is None else None
+    is_logged = first(fields, _LOGGED) is not None or is_named_by_whom(fields)
+    pair = _pair(fields) if is_logged and first(fields, _OF_OTHERS) is None else None
     if pair is None or pair.request.keys() > {"input", "model"} or "input" not in pair.request:
         return False
     question, answer = embedded(pair.request["input"]), pair.response.get("raw") or pair.response.get("events")
@@ -215,7 +239,7 @@ def _is_any(record: Any) -> bool:
 
 READER = reader(
     "exchanges",
-    8,
+    9,
     "calls of any other API, what was asked and answered",
     marks=[(_API, _is_api), (_WORDS, _is_worded), (_WORDS, _is_page)],
     needs=_is_any,

@@ -17,6 +17,7 @@ from flywheel.reading.events import Event
 from flywheel.reading.feedback import feedback, outcome
 from flywheel.reading.outcomes import by_name, is_unmeasured, results
 from flywheel.reading.reader import reader
+from flywheel.reading.shapes.actions import is_step
 from flywheel.reading.shapes.places import chats_within, numbered
 from flywheel.reading.values import as_dict, as_list, first, ident, text, when
 from flywheel.records import SETTINGS, content_id
@@ -146,8 +147,8 @@ def _has_steps(place: Any) -> bool:
 
 
 def _talks(fields: Mapping[str, Any]) -> bool:
-    """Whether an object holds a talk, or is a call of a tool with its result."""
-    talks = any(isinstance(fields.get(key), list | dict) and fields[key] for key in _TALKS)
+    """Whether an object holds a talk, or is a step of one or a call of a tool with its result."""
+    talks = any(isinstance(fields.get(key), list | dict) and fields[key] for key in _TALKS) or is_step(fields)
     return talks or (text(first(fields, _TOOLS)) is not None and not fields.keys().isdisjoint(_GIVEN))
 
 
@@ -178,5 +179,5 @@ def _is_short(value: str) -> bool:
 
 
 READER = reader(
-    "run_result", 5, "results and settings next to transcripts", sniff=_sniff, read=_read, from_path=_from_path
+    "run_result", 6, "results and settings next to transcripts", sniff=_sniff, read=_read, from_path=_from_path
 )

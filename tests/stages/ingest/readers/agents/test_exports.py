@@ -149,12 +149,6 @@ def test_a_call_in_another_place_than_where_calls_are_read_refuses_the_record(
     assert taken.quarantined["detail"].to_list() == ["tool_trace[] has a call that would not be read with the rest"]
 
 
-def test_a_log_of_calls_alone_is_no_conversation(write: Callable[..., Path], take: Callable[..., Any]) -> None:
-    rows = [{"ts": n, **CALLED, "result": "at the depot", "duration_ms": 3} for n in range(4)]
-    taken = take(write("tool_calls.jsonl", rows), cfg=COUNTING)
-    assert (taken.events.height, taken.quarantined.is_empty()) == (0, False)
-
-
 def test_a_reward_in_the_middle_of_a_file_of_steps_is_refused(
     write: Callable[..., Path], take: Callable[..., Any]
 ) -> None:

@@ -1,0 +1,82 @@
+"""Which fields of a record hold what a user wrote and what was answered, by the words of their names.
+
+In: a record. Out: the names, and the calls that are listed next to the words. `user_message`, `customerQuery` and
+`question` are what was asked, `assistant_reply`, `aiResponse` and `final_answer` what was answered; `user_id`,
+`answer_id` and `response_time` are neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flywheel.reading.shapes.acts import are_made, result_in, words_of
+from flywheel.reading.shapes.turns import Turn, result_of
+from flywheel.reading.values import as_dict, as_list, first, text
+
+_ASKS = {"user", "human", "customer", "client", "visitor", "caller"}
+_ASKED = {"message", "msg", "input", "query", "prompt", "question", "text", "utterance", "request", "said"}
+_ASKED_ALONE = {"question", "query", "prompt", "message", "input"}
+_ANSWERS = {"assistant", "agent", "bot", "chatbot", "ai", "llm", "model", "gpt", "final"}
+_ANSWERED = {"message", "msg", "response", "reply", "answer", "output", "text"}
+_ANSWERED_ALONE = {"response", "answer", "reply"}
+_WORDS = ("message", "text", "content", "answer", "reply", "response")  # of an answer that is an object
+
+
+def asked_field(record: Mapping[str, Any]) -> str | None:
+    """Return the field with what a user wrote, in words."""
+    return _field(record, _ASKS, _ASKED, _ASKED_ALONE)
+
+
+def answered_field(record: Mapping[str, Any]) -> str | None:
+    """Return the field with what was answered, in words or as an object that has them."""
+    return _field(record, _ANSWERS, _ANSWERED, _ANSWERED_ALONE)
+
+
+def words_in(value: Any) -> str | None:
+    """Return the words of an answer: a text, or the text of an object under a usual name."""
+    fields = as_dict(value)
+    return text(value) or next((said for name in _WORDS if (said := text(fields.get(name)))), None)
+
+
+def is_named_by_whom(record: Mapping[str, Any]) -> bool:
+    """Whether a record's fields state who wrote what was asked, and who what was answered."""
+    asked, answered = asked_field(record), answered_field(record)
+    return bool(asked and answered and words_of(asked) & _ASKS and words_of(answered) & _ANSWERS)
+
+
+def made_between(record: Mapping[str, Any], about: Mapping[str, Any]) -> Iterator[Turn]:
+    """Yield the calls in a list next to the words of a record, under any name, and what they gave.
+
+    Each is a step of its own, but for those under the name that APIs give calls which are made at once.
+
+    Args:
+        record: with the words.
+        about: fields that each message gets.
+    """
+    at_once = as_list(record.get("tool_calls"))
+    made = at_once or next(_listed(record), [])
+    own = [first(as_dict(call), ("tool_call_id", "id")) or f"between_{n}" for n, call in enumerate(made)]
+    calls = [{**as_dict(call), "id": name} for call, name in zip(made, own, strict=True)]
+    answered = [(call, result_in(call)) for call in calls]
+    if at_once:
+        yield {"role": "assistant", "content": None, "tool_calls": calls, **about}
+    for call, gave in answered:
+        if not at_once:
+            yield {"role": "assistant", "content": None, "tool_calls": [call], **about}
+        if gave is not None:
+            yield {"role": "tool", "content": [result_of({**gave, "tool_call_id": call["id"]})], **about}
+
+
+def _listed(record: Mapping[str, Any]) -> Iterator[list[Any]]:
+    """Yield the lists of calls that ran."""
+    for held in record.values():
+        if isinstance(held, list) and are_made(held):
+            yield held
+
+
+def _field(record: Mapping[str, Any], by: set[str], what: set[str], alone: set[str]) -> str | None:
+    """Return the field that is named by whom and what; else the one that is named by what alone."""
+    named = [(name, words_of(name)) for name, value in record.items() if words_in(value) is not None]
+    whole = [name for name, words in named if words & by and words & what and words <= by | what]
+    return next(iter(whole or [name for name, words in named if len(words) == 1 and words <= alone]), None)

@@ -1,0 +1,147 @@
+"""Logs of tools that an agent called, a call a record: of MCP servers, of gateways, of a program of one's own.
+
+In: a call with what came of it, or a line for each of them, joined by an id; JSON-RPC's `tools/call` as well. Out:
+calls and results of the session or run that a record names; where none does, of its day in its file. Nobody speaks in
+such a log: what was asked is in another one, and both are one conversation if they name it alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+from typing import Any
+
+from flywheel.extensions import Sample
+from flywheel.reading.events import Event, Source, source_of, tool_result
+from flywheel.reading.messages import arguments, flat_text
+from flywheel.reading.reader import reader
+from flywheel.reading.shapes.actions import is_step
+from flywheel.reading.shapes.acts import call_in, result_in, tool_in
+from flywheel.reading.shapes.entries import entry_of
+from flywheel.reading.shapes.items import IDS
+from flywheel.reading.shapes.whole import whole
+from flywheel.reading.status import FAILED, tool_status
+from flywheel.reading.values import as_dict, embedded, first, ident, picked, text, when
+from flywheel.records import EventKind, content_id
+from flywheel.stages.ingest.readers.apis._dialects.calls import LINE
+
+_IDS = (*IDS, "correlation_id", "correlationId", "request_id", "requestId", "invocation_id", "invocationId")
+_RUNS = ("run_id", "runId", "session", "sessionID", "agent_session", "episode_id", "job_id", "turn_id")
+_AGENTS = ("agent", "agent_name", "agentName", "agent_id", "agentId", "client", "client_name")
+_TALKS = {"role", "messages", "prompt", "completion", "question", "answer", "user_message", "thought", "content",
+          "choices", "observation", "action", "reward"}  # fmt: skip
+_ENDS = ("status", "success", "ok", "error", "is_error", "isError", "exit_code")
+_RAN = (*_ENDS, "duration_ms", "duration", "latency_ms", "elapsed_ms", "duracao_ms", "timestamp", "ts", "time", "t")
+_BODIES = ("data", "payload", "params", "request", "call")
+_SUMMARIES = ("result_summary", "result_preview", "output_summary", "output_preview", "response_preview", "summary")
+_CONFIDENCE = 0.5  # less than of any reader of talks
+
+
+def _call(record: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the call of a record, its own or in the object that it wraps."""
+    places = (record, *(as_dict(record.get(name)) for name in _BODIES))
+    made = next((made for place in places if (made := call_in(place)) is not None), None)
+    if made is None and record.get("method") == "tools/call":  # JSON-RPC's, of MCP
+        asked = as_dict(record.get("params"))
+        made = {
+            "id": ident(record.get("id")),
+            "name": text(asked.get("name")),
+            "arguments": asked.get("arguments") or {},
+        }
+    return made if made is not None and made["name"] else None
+
+
+def _shown(record: Mapping[str, Any]) -> str | None:
+    """Return what a call gave or how it failed; None where the record shows neither."""
+    gave = as_dict(record.get("result"))
+    if isinstance(gave.get("content"), list):  # MCP's parts
+        return flat_text(gave["content"])
+    found = result_in(record) or {}
+    value = found.get("result") if found.get("result") is not None else first(record, _SUMMARIES)
+    error = record.get("error")
+    if value is None and error:
+        value = as_dict(error).get("message", error)
+    return None if value is None else flat_text(value)
+
+
+def _ended(record: Mapping[str, Any]) -> bool:
+    return _shown(record) is not None or any(record.get(name) is not None for name in _ENDS)
+
+
+def _is_call(record: Any) -> bool:
+    """Whether a record is a call that a program logged, and nothing that somebody wrote."""
+    fields = as_dict(record)
+    is_talk = not _TALKS.isdisjoint(fields) or is_step(fields) or entry_of(fields) is not None
+    return not is_talk and _call(fields) is not None and any(name in fields for name in _RAN)
+
+
+def _is_result(record: Any) -> bool:
+    """Whether a record is only what a call gave, joined to it by an id."""
+    fields = as_dict(record)
+    named = tool_in(fields) is not None or "jsonrpc" in fields
+    return named and _TALKS.isdisjoint(fields) and first(fields, _IDS) is not None and _ended(fields)
+
+
+def _session(record: Mapping[str, Any]) -> str | None:
+    source = source_of(as_dict(embedded(record.get("metadata"))), record)
+    return source["conversation_id"] or ident(first(record, _RUNS))
+
+
+def _share(sample: Sample) -> float:
+    calls = sum(map(_is_call, sample.records))
+    results = sum(not _is_call(record) and _is_result(record) for record in sample.records)
+    return _CONFIDENCE if calls and 2 * (calls + results) >= len(sample.records) else 0.0
+
+
+def _session_share(sample: Sample) -> float:
+    return _share(sample) * all(_session(record) for record in sample.records if _is_call(record))
+
+
+def _file_share(sample: Sample) -> float:
+    return _share(sample) * any(_session(record) is None for record in sample.records if _is_call(record))
+
+
+def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
+    """Yield the call of a record and what it gave."""
+    made = _call(record) if _is_call(record) else None
+    if made is None and not _is_result(record):
+        whole(record, ())
+        return
+    source = _source(record)
+    own = (made or {})["id"] if made and made["id"] else ident(first(record, _IDS))
+    own = own or f"call-{content_id(record, *([] if source['ts'] else [line]))[:16]}"
+    yield from whole(record, _events(record, made, {**source, "tool_call_id": own}, line * LINE))
+
+
+def _events(record: Mapping[str, Any], made: dict[str, Any] | None, source: Source, seq: int) -> Iterator[Event]:
+    if made is not None:
+        yield {**source, "kind": EventKind.TOOL_CALL, "seq": seq, "span_id": source["tool_call_id"],
+               "tool_name": made["name"], "payload": arguments(made["arguments"])}  # fmt: skip
+    if made is None or _ended(record):
+        content = _shown(record) or ""
+        flags = picked({**record, **as_dict(record.get("result"))}, _ENDS)
+        status = FAILED if record.get("error") else tool_status(content, flags)
+        name = made["name"] if made is not None else tool_in(record)
+        message = {"role": "tool", "content": content, "status": status, "name": name,
+                   "tool_call_id": source["tool_call_id"]}  # fmt: skip
+        yield tool_result(message, source, seq + 1)
+
+
+def _source(record: Mapping[str, Any]) -> Source:
+    """Return the columns of a record: its session, else its day."""
+    source = source_of(as_dict(embedded(record.get("metadata"))), record)
+    source["ts"] = source["ts"] or when(record.get("t"))
+    day = source["ts"].date().isoformat() if source["ts"] else "calls"
+    source["conversation_id"] = _session(record) or day
+    source["policy"] = source["policy"] or text(first(record, _AGENTS))
+    return source
+
+
+def _from_path(path: PurePath) -> Mapping[str, str]:
+    """Return the file as that within which days are told apart."""
+    return {"scope": path.as_posix()}
+
+
+SESSIONS = reader("tool_calls", 1, "logs of tools that agents called, by session", sniff=_session_share, read=_read)
+FILES = reader("tool_call_files", 1, "the same where no call names a session", sniff=_file_share, read=_read,
+               from_path=_from_path)  # fmt: skip
