@@ -160,6 +160,11 @@ class TrainConfig(Section):
         le=1,
         description="Share of these in which SFT trains on the start policy's own action, where it is the good one.",
     )
+    fixes_at_once: bool = Field(
+        default=True,
+        description="Whether SFT also trains a call that worked after another one had failed in the place of the "
+        "failed one: the better side of `retry_fixed` pairs.",
+    )
     hard_times: int = Field(
         default=4,
         ge=1,

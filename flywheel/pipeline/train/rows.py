@@ -32,6 +32,7 @@ from flywheel.stages.selection.rows import (
     demonstrations_for_pairs,
     select_demonstrations,
     select_pairs,
+    with_fixes,
 )
 
 Row = dict[str, Any]
@@ -84,7 +85,7 @@ class RoundRows:
         known: dict[str, Any] = {"users": users, "before": self._before, "texts": self._texts}
         match dataset.name:
             case "examples":
-                rows = select_demonstrations(self._table("examples"), train, funnel, **known)
+                rows = select_demonstrations(self._examples(funnel), train, funnel, **known)
             case "successes":
                 rows = select_demonstrations(self._own(funnel), train, funnel, **known)
             case "pairs":  # their demonstrations need room
@@ -122,6 +123,15 @@ class RoundRows:
         whole = read_table(self._ctx.store, "returns").filter(pl.col("step").is_null() & pl.col("known"))
         found = episodes.join(whole.select("episode_id", "p_success"), on="episode_id").sort("episode_id")
         return list(found.select("request", "p_success").collect().iter_rows())
+
+    def _examples(self, funnel: Funnel) -> pl.DataFrame:
+        """Return the examples, and what worked after a failed call in the place of that call."""
+        examples = self._table("examples")
+        if not self._ctx.config.train.fixes_at_once:
+            return examples
+        fixed = with_fixes(examples, self._table("pairs"))
+        funnel.note("calls that worked after a failure, shown at once", fixed.height - examples.height)
+        return fixed
 
     def _own(self, funnel: Funnel) -> pl.DataFrame:
         """Return the examples that the start policy acted in itself, users' edits of them not among them."""

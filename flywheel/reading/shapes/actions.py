@@ -50,7 +50,7 @@ def is_step(item: Any) -> bool:
     if "role" in fields or not any(_is_action(fields.get(name)) for name in _ACTIONS):
         return False
     said = any(isinstance(fields.get(name), str) and fields[name] for name in _SAID)
-    if isinstance(fields.get("tool"), str) and "verdict" in fields:  # of a guard, which judges what a tool was to do
+    if isinstance(fields.get("tool"), str) and "verdict" in fields:  # of a guard of tools
         return False
     return said or not _SHOWS.isdisjoint(fields) or ("reward" in fields and not _NUMBERED.isdisjoint(fields))
 

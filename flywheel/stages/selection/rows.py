@@ -59,6 +59,27 @@ def select_demonstrations(
     return _rows(chosen, EXAMPLES, ("weight",), funnel)
 
 
+def with_fixes(examples: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return the examples with what worked after a call had failed, shown in the place of the failed call.
+
+    A policy that corrects itself shows the right call only behind a wrong one, and who copies that learns to mend what
+    is there before its eyes. The pairs of `retry_fixed` have the same call where it is to be made, with all that had to
+    be known for it (decision 0123). Their rows have the pair's id.
+
+    Args:
+        examples: the table.
+        pairs: the table.
+    """
+    is_fix = (pl.col("builder") == "retry_fixed") & (pl.col("p_chosen") >= GOOD_ENOUGH_TO_COPY)
+    fixes = pairs.filter(is_fix).select(
+        "task_id", "split", "state_key", "prompt", "tools",
+        example_id="pair_id", completion="chosen", label=pl.lit(value=True), p_success="p_chosen",
+        weight=(2 * pl.col("p_chosen") - 1).round(12), episode_id="chosen_episode", step="chosen_step",
+        source=pl.lit("outcome"), user=pl.lit(None, dtype=pl.String),
+    )  # fmt: skip
+    return pl.concat([examples, fixes.select(examples.columns).cast(dict(examples.schema))])
+
+
 def select_pairs(  # noqa: PLR0913 - what is known of the rows, by name
     pairs: pl.DataFrame,
     cfg: TrainConfig,

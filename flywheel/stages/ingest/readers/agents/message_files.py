@@ -259,9 +259,9 @@ def _spoken(record: Mapping[str, Any], items: list[Any], entry: Entry | None, pl
 
 
 def _own_id(record: Mapping[str, Any]) -> str | None:
-    """Return the id of a message of the agent; of one that somebody judged in any case, by its content."""
-    is_judged = any(record[name] is not None for name in JUDGING & record.keys()) and not is_step(record)
-    return ident(record.get("id")) or (f"judged-{content_id(record)[:16]}" if is_judged else None)
+    """Return the id of a message of the agent; of one with a rating in any case, by its content."""
+    is_rated = any(record[name] is not None for name in JUDGING & record.keys()) and not is_step(record)
+    return ident(record.get("id")) or (f"rated-{content_id(record)[:16]}" if is_rated else None)
 
 
 def _steps_before(record: Mapping[str, Any], line: int) -> int:

@@ -1,8 +1,8 @@
 """Logs of tools that an agent called, a call a record: of MCP servers, of gateways, of a program of one's own.
 
 In: a call with what came of it, or a line for each of them, joined by an id; JSON-RPC's `tools/call` as well. Out:
-calls and results of the session or run that a record names; where none does, of its day in its file. Nobody speaks in
-such a log: what was asked is in another one, and both are one conversation if they name it alike.
+calls and results of the session or run that a record names; where none does, of its day in its file. There are no
+words in such a log: what was asked is in another one, and both are one conversation if they name it alike.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _source(record: Mapping[str, Any]) -> Source:
 
 
 def _from_path(path: PurePath) -> Mapping[str, str]:
-    """Return the file as that within which days are told apart."""
+    """Return the file as that within which days are distinguished."""
     return {"scope": path.as_posix()}
 
 
