@@ -77,7 +77,7 @@ def with_fixes(examples: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
         weight=(2 * pl.col("p_chosen") - 1).round(12), episode_id="chosen_episode", step="chosen_step",
         source=pl.lit("outcome"), user=pl.lit(None, dtype=pl.String),
     )  # fmt: skip
-    return pl.concat([examples, fixes.select(examples.columns).cast(dict(examples.schema))])
+    return pl.concat([examples, fixes.select(examples.columns).cast(examples.schema)])
 
 
 def select_pairs(  # noqa: PLR0913 - what is known of the rows, by name

@@ -17,7 +17,7 @@ from flywheel.stages.datasets.examples import build_examples
 from flywheel.stages.datasets.pairs import build_pairs, retry_fixed, sibling
 from flywheel.stages.selection.method import choose_method
 from flywheel.stages.selection.mix import Before
-from flywheel.stages.selection.rows import demonstrations_for_pairs, select_demonstrations, select_pairs
+from flywheel.stages.selection.rows import demonstrations_for_pairs, select_demonstrations, select_pairs, with_fixes
 
 Frames = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 Make = Callable[[list[dict[str, Any]]], Frames]
@@ -311,3 +311,24 @@ def test_a_contested_choice_that_one_user_decides_is_not_trained_on(frames: Make
     users = {name: name for name in ("loud", "u1", "u2")}
     kept = select_pairs(table, CFG, funnel, users=users)
     assert (kept, funnel.dropped["one user decides a contested choice"]) == ([], 7)
+
+
+def test_what_worked_after_a_failed_call_is_shown_in_its_place(frames: Make) -> None:
+    """Behind its failure the right call is a copy with a mend; where it was to be made, it is the answer."""
+    wrong, right = ("query", {"sql": "SELECT max(a) FROM order"}), ("query", {"sql": "SELECT max(a) FROM orders"})
+    turns = [
+        {"user": "The largest of the table orders, its column a?", "call": wrong, "status": "failed",
+         "result": "Error: syntax error at or near order"},
+        {"call": right, "result": "17"}, {"say": "17"},
+    ]  # fmt: skip
+    made = frames([{"id": "sure", "p": 0.95, "steps": turns}, {"id": "unsure", "task": "u", "p": 0.6, "steps": turns}])
+    examples, pairs = tables(made)
+    fixed = with_fixes(examples, pairs)
+    rows = select_demonstrations(fixed, CFG, Funnel())
+    (pair,) = pairs.filter(pl.col("chosen_episode") == "sure").iter_rows(named=True)
+    (row,) = [row for row in rows if row["id"] == pair["pair_id"]]
+    assert [message["role"] for message in row["prompt"]] == ["system", "user"], "the state before the failure"
+    assert row["completion"][0]["tool_calls"][0]["arguments"] == right[1]
+    assert row["weight"] == pytest.approx(2 * 0.95 - 1)
+    assert fixed.height - examples.height == 1, "an uncertain success is no demonstration"
+    assert {r["id"] for r in rows} - {row["id"]} == {r["id"] for r in select_demonstrations(examples, CFG, Funnel())}
