@@ -7,6 +7,7 @@ time, model and tokens of each. A message that holds an agent's calls together w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -40,6 +41,10 @@ _OTHERS = {
     "gpt": "assistant", "chatgpt": "assistant", "gemini": "assistant", "model": "assistant", "observation": "tool",
     "function_response": "tool", "function-response": "tool", "tool_results": "tool",
 }  # fmt: skip
+_MODELS = re.compile(  # by whose names a chat may name its agent
+    r"(?:claude|chatgpt|gpt|gemini|copilot|llama|mistral|qwen|deepseek|grok|perplexity)(?:[- ][\w.: -]{0,30})?",
+    re.IGNORECASE,
+)
 _CALLED = ("function_call", "function-call")  # of ShareGPT: a message that is a call as JSON text
 _NOTICES = ("info", "error", "warning", "notice")  # that Gemini CLI shows between the messages of a chat
 _STEPS = ("step-start", "step-finish")
@@ -336,7 +341,8 @@ def _plainly(plain: Mapping[str, Any]) -> list[Turn]:
     named = text(plain.get("role"))
     if named in _CALLED:
         return [_call_in_text(plain.get("content"))]
-    return turns_of([{**plain, "role": _OTHERS[named]} if named in _OTHERS else plain])
+    known = _OTHERS.get(named or "") or ("assistant" if named and _MODELS.fullmatch(named) else None)
+    return turns_of([{**plain, "role": known} if known else plain])
 
 
 def _plain(item: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -381,7 +387,8 @@ def _speaker(plain: Mapping[str, Any]) -> str | None:
     named = text(plain.get("role"))
     if named is not None:
         role = _OTHERS.get(named) or ("assistant" if named in _CALLED else ROLES.get(named.strip().lower()))
-        return "" if named in _NOTICES else role
+        is_model = role is None and _MODELS.fullmatch(named) is not None
+        return "" if named in _NOTICES else "assistant" if is_model else role
     roles = [turn["role"] for turn in turns_of([plain])] if is_turn(plain) else []
     return next((role for role in ("assistant", "user", *roles) if role in roles), None)
 

@@ -172,11 +172,18 @@ def _grown(spoken: Sequence[tuple[Found, list[Message]]]) -> list[tuple[Found, l
     """Return the chats without those that the next one of the same list begins with, and goes on from."""
     kept: list[tuple[Found, list[Message]]] = []
     for found, history in spoken:
-        if kept and kept[-1][0].pattern == found.pattern and _goes_on(kept[-1][1], history):
+        is_next = bool(kept) and kept[-1][0].pattern == found.pattern and not _are_two(kept[-1][0], found)
+        if is_next and _goes_on(kept[-1][1], history):
             kept.pop()
         is_step = len(found.path) > len(_STEP) and found.pattern[-3:-1] in _STEPS
         kept.append((found._replace(around=found.around[1:]) if is_step else found, history))
     return kept
+
+
+def _are_two(one: Found, other: Found) -> bool:
+    """Whether two chats are conversations of different names, by the objects that hold them."""
+    names = {source_of(found.around[0])["conversation_id"] for found in (one, other)}
+    return len(names) > 1 and None not in names
 
 
 def _goes_on(before: Sequence[Message], history: Sequence[Message]) -> bool:

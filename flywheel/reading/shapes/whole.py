@@ -35,7 +35,7 @@ _ABOUT = {
     "truth", "target", "label", "judge", "judgement", "evaluation", "eval", "evaluator", "criteria", "rubric", "metric",
     "metrics", "score", "scores", "feedback", "title", "description", "summary", "instructions", "system", "template",
     "options", "examples", "demonstrations", "documents", "invocation", "display", "tree", "trys", "candidates",
-    "transformed", "checks", "assertions", "exception", "traceback",
+    "transformed", "checks", "assertions", "exception", "traceback", "path", "suggestion", "suggestions", "snapshot",
 }  # fmt: skip
 _GIVEN = ("model_input_messages", "origin", "promptLogs")  # what is there once more: before a step, of a result
 _TEXT_EDITS = ({"text", "range"}, {"newText", "range"})  # what an editor made of a call

@@ -193,7 +193,9 @@ def _read(record: Mapping[str, Any]) -> Iterator[Event]:
         raise BadRecordError("bad_record", "response answers the last message, outside of the chat")
     begun = [Found((name, ""), items, (record,)) for name, items in _near(record, is_begun)]
     chats = _chats(record) or begun
-    named = ((found, found.name if len(chats) > 1 else "") for found in chats)
+    own = {source_of(found.around[0])["conversation_id"] for found in chats}
+    is_named = len(own) == len(chats) and None not in own  # each has a name of its own
+    named = ((found, found.name if len(chats) > 1 and not is_named else "") for found in chats)
     yield from whole(record, (event for found, name in named for event in _chat(record, found, name)))
 
 
