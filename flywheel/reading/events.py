@@ -12,7 +12,7 @@ from typing import Any
 
 from flywheel.reading.messages import Message
 from flywheel.reading.status import error_type
-from flywheel.reading.values import ident, text, when
+from flywheel.reading.values import as_dict, ident, text, when
 from flywheel.records import EventKind, content_id
 
 Event = dict[str, Any]
@@ -76,7 +76,7 @@ def source_of(*places: Mapping[str, Any]) -> Source:
             columns["task_key"] = place["instance_id"]
     return {
         "conversation_id": ident(columns.get("conversation_id")),
-        "user": ident(columns.get("user")),
+        "user": ident(as_dict(columns.get("user")).get("id")) or ident(columns.get("user")),
         "policy": ident(columns.get("policy")),
         "task_key": _in_suite(ident(columns.get("task_key")), places),
         "ts": when(columns.get("ts")),

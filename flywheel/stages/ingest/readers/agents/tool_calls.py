@@ -1,8 +1,9 @@
 """Logs of tools that an agent called, a call a record: of MCP servers, of gateways, of a program of one's own.
 
 In: a call with what came of it, or a line for each of them, joined by an id; JSON-RPC's `tools/call` as well. Out:
-calls and results of the session or run that a record names; where none does, of its day in its file. There are no
-words in such a log: what was asked is in another one, and both are one conversation if they name it alike.
+calls and results of the session or run that a record names; where none does, of its day in its file; or of the attempt
+whose record lists them. There are no words in such a log: what was asked is in another one, and both are one
+conversation if they name it alike.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from typing import Any
 
 from flywheel.extensions import Sample
 from flywheel.reading.events import Event, Source, source_of, tool_result
+from flywheel.reading.feedback import judgements
 from flywheel.reading.messages import arguments, flat_text
 from flywheel.reading.reader import reader
 from flywheel.reading.shapes.actions import is_step
-from flywheel.reading.shapes.acts import call_in, result_in, tool_in
+from flywheel.reading.shapes.acts import are_made, call_in, result_in, tool_in
 from flywheel.reading.shapes.entries import entry_of
 from flywheel.reading.shapes.items import IDS
 from flywheel.reading.shapes.whole import whole
@@ -84,11 +86,18 @@ def _is_result(record: Any) -> bool:
 
 def _session(record: Mapping[str, Any]) -> str | None:
     source = source_of(as_dict(embedded(record.get("metadata"))), record)
-    return source["conversation_id"] or ident(first(record, _RUNS))
+    return source["conversation_id"] or ident(first(record, _RUNS)) or source["task_key"]
+
+
+def _listed(record: Any) -> list[Any]:
+    """Return the calls with what they gave that a record lists, where it is all that an attempt left."""
+    fields = as_dict(record)
+    lists = (held for held in fields.values() if are_made(held) and all(map(_TALKS.isdisjoint, held)))
+    return next(lists, []) if _TALKS.isdisjoint(fields) else []
 
 
 def _share(sample: Sample) -> float:
-    calls = sum(map(_is_call, sample.records))
+    calls = sum(_is_call(record) or bool(_listed(record)) for record in sample.records)
     results = sum(not _is_call(record) and _is_result(record) for record in sample.records)
     return _CONFIDENCE if calls and 2 * (calls + results) >= len(sample.records) else 0.0
 
@@ -103,6 +112,9 @@ def _file_share(sample: Sample) -> float:
 
 def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
     """Yield the call of a record and what it gave."""
+    if several := _listed(record):
+        yield from whole(record, _attempt(record, several, line))
+        return
     made = _call(record) if _is_call(record) else None
     if made is None and not _is_result(record):
         whole(record, ())
@@ -111,6 +123,15 @@ def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
     own = (made or {})["id"] if made and made["id"] else ident(first(record, _IDS))
     own = own or f"call-{content_id(record, *([] if source['ts'] else [line]))[:16]}"
     yield from whole(record, _events(record, made, {**source, "tool_call_id": own}, line * LINE))
+
+
+def _attempt(record: Mapping[str, Any], calls: list[Any], line: int) -> Iterator[Event]:
+    """Yield the calls of an attempt that is one record, and how it ended."""
+    source = {**_source(record), "conversation_id": _session(record) or f"run-{content_id(record)[:16]}"}
+    for n, call in enumerate(calls):
+        own = (_call(call) or {}).get("id") or f"call-{n}"
+        yield from _events(call, _call(call), {**source, "tool_call_id": own}, line * LINE + 2 * n)
+    yield from judgements(record, source, None)
 
 
 def _events(record: Mapping[str, Any], made: dict[str, Any] | None, source: Source, seq: int) -> Iterator[Event]:
