@@ -101,7 +101,7 @@ class LogEvent(Row):
       "step" | "trace" | "session" | "response", "target_id": str, "annotator": "human" | "llm" | "code" | "implicit"}
     - outcome: {"name": str (required; reward, test, check, ...), "value": float (required), "scale": [min, max],
       "source": "verifier" | "callback" | "recorded" | "field" (of a record of something else) | "feedback" (a flat
-      line)}
+      line), "adds": true where the values of this name add up (what a step has earned)}
     """
 
     table: ClassVar[str] = "events"

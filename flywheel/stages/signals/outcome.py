@@ -25,6 +25,8 @@ OUTPUT_PRICE = 4.0  # price of an output token in input tokens, where the log ha
 def outcome(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
     """Recorded results (rewards, tests, checks): the latest value of each name, scaled from its range to [-1, 1].
 
+    Of values that add up (what single steps have earned) it is their sum.
+
     Best and worst value are those of `[rewards.score_names]`, else of the record, else 1 and 0. What lies between is a
     grade, unless `[rewards.success_at]` has the value from which on it is a success.
     """
@@ -41,17 +43,28 @@ def claim(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg
 def _latest(rows: SignalRows, by_episode: Mapping[EpisodeKey, list[Evidence]], cfg: RewardsConfig) -> pl.DataFrame:
     thresholds = {plain_name(name): value for name, value in cfg.success_at.items()}
     for episode, outcomes in by_episode.items():
-        latest = {str(event.payload.get("name")): event for event in outcomes}
-        for name in sorted(latest):
+        shown: dict[str, list[Evidence]] = {}
+        for event in outcomes:
+            name = str(event.payload.get("name"))
+            shown[name] = [*(shown.get(name, []) if _adds(event) else []), event]
+        for name, events in sorted(shown.items()):
+            payload = events[-1].payload
+            if _adds(events[-1]):
+                payload = {**payload, "value": sum(event.payload["value"] for event in events if _adds(event))}
             ends = cfg.score_names.get(plain_name(name), ())
-            score = scaled(latest[name].payload, ends=ends)
+            score = scaled(payload, ends=ends)
             if score is not None and plain_name(name) in thresholds:
-                value, least = latest[name].payload["value"], thresholds[plain_name(name)]
+                value, least = payload["value"], thresholds[plain_name(name)]
                 reached = value <= least if ends and ends[0] > ends[1] else value >= least
                 score = 1.0 if reached else -1.0
             if score is not None:
-                rows.add(episode, score, [latest[name]])
+                rows.add(episode, score, events)
     return rows.frame()
+
+
+def _adds(event: Evidence) -> bool:
+    """Whether an outcome is one of several whose values add up."""
+    return event.payload.get("adds") is True and isinstance(event.payload.get("value"), int | float)
 
 
 def tool_error(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:

@@ -23,6 +23,16 @@ def test_outcome_takes_the_latest_of_each_name() -> None:
     assert row["arrived"] == talk.rows[4]["ts"]
 
 
+def test_what_steps_have_earned_adds_up() -> None:
+    earned = ({"name": "reward", "value": value, "scale": [0, 4], "adds": True} for value in (1.0, -1.0, 3.0))
+    talk = Talk("a").ask("x").act("y")
+    for payload in earned:
+        talk.event("outcome", payload)
+    row = outcome(*made(talk)).row(0, named=True)
+    assert row["score"] == pytest.approx(0.5), "three of four"
+    assert row["evidence"] == sorted(talk.rows[n]["event_id"] for n in (2, 3, 4))
+
+
 @pytest.mark.parametrize(
     ("talk", "step"),
     [

@@ -271,19 +271,17 @@ def _steps_before(record: Mapping[str, Any], line: int) -> int:
 
 
 def _earned(record: Mapping[str, Any], rollout: Rollout) -> Iterator[Event]:
-    """Yield what an attempt earned, where its last step shows it.
+    """Yield what a step has earned; of an attempt the sum of its steps counts.
 
-    Raises:
-        BadRecordError: a step before the last one earned something: records are read one by one, and the sum is theirs.
+    A last step without anything counts only where a file has several attempts: a program with a file for each judges
+    the whole elsewhere.
     """
-    is_of_several = _named(record) is not None or rollout.task is not None  # attempts in one file
+    is_of_several = _named(record) is not None or rollout.task is not None
     reward = earned([record], whole=is_of_several and record.get("done") is True)
-    if reward is None:
-        return
-    if record.get("done") is not True:
-        raise BadRecordError("bad_record", "a step before the last has a reward that would not be added up")
-    place = {"seq": rollout.first + len(rollout.messages)}
-    yield outcome({**rollout.columns(), **place}, "reward", reward, by="recorded")
+    if reward is not None:
+        place = {"seq": rollout.first + len(rollout.messages)}
+        event = outcome({**rollout.columns(), **place}, "reward", reward, by="recorded")
+        yield {**event, "payload": {**event["payload"], "adds": True}}
 
 
 def _span(event: Event, call: Mapping[str, Any]) -> Event:
