@@ -101,9 +101,9 @@ def shown(value: Any, part: dict[str, Any]) -> Any:
     return {name: shown(item, part) for name, item in value.items()}
 
 
-# Readers of benchmarks and dumps whose messages are texts: they have no parts.
+# Readers of benchmarks and dumps whose messages are texts, and of logs without users: they have no parts.
 TEXTS = {"areal", "atif", "continue_dev", "harbor", "intercode", "lm_eval", "run_result", "skyrl", "star",
-         "swebench_report", "swift", "verl"}  # fmt: skip
+         "swebench_report", "swift", "tool_call_files", "tool_calls", "verl"}  # fmt: skip
 
 
 @pytest.mark.slow

@@ -273,7 +273,7 @@ def _steps_before(record: Mapping[str, Any], line: int) -> int:
 def _earned(record: Mapping[str, Any], rollout: Rollout) -> Iterator[Event]:
     """Yield what a step has earned; of an attempt the sum of its steps counts.
 
-    A last step without anything counts only where a file has several attempts: a program with a file for each judges
+    A last step without anything counts only where a file has several attempts: a program with a file for each scores
     the whole elsewhere.
     """
     is_of_several = _named(record) is not None or rollout.task is not None

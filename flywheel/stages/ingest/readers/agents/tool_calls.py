@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from flywheel.extensions import Sample
+from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event, Source, source_of, tool_result
 from flywheel.reading.feedback import judgements
-from flywheel.reading.messages import arguments, flat_text
+from flywheel.reading.messages import arguments, flat_text, messages
 from flywheel.reading.reader import reader
 from flywheel.reading.shapes.actions import is_step
 from flywheel.reading.shapes.acts import are_made, call_in, result_in, tool_in
@@ -35,6 +35,7 @@ _TALKS = {"role", "messages", "prompt", "completion", "question", "answer", "use
 _ENDS = ("status", "success", "ok", "error", "is_error", "isError", "exit_code")
 _RAN = (*_ENDS, "duration_ms", "duration", "latency_ms", "elapsed_ms", "duracao_ms", "timestamp", "ts", "time", "t")
 _BODIES = ("data", "payload", "params", "request", "call")
+_GIVEN = ("arguments", "args", "params", "parameters", "kwargs", "tool_input", "tool_args")
 _SUMMARIES = ("result_summary", "result_preview", "output_summary", "output_preview", "response_preview", "summary")
 _CONFIDENCE = 0.5  # less than of any reader of talks
 
@@ -56,8 +57,10 @@ def _call(record: Mapping[str, Any]) -> dict[str, Any] | None:
 def _shown(record: Mapping[str, Any]) -> str | None:
     """Return what a call gave or how it failed; None where the record shows neither."""
     gave = as_dict(record.get("result"))
-    if isinstance(gave.get("content"), list):  # MCP's parts
-        return flat_text(gave["content"])
+    parts = gave.get("content") if isinstance(gave.get("content"), list) else record.get("result")
+    if isinstance(parts, list) and all("type" in as_dict(part) for part in parts):  # MCP's
+        (message,) = messages([{"role": "tool", "tool_call_id": "", "content": parts}])
+        return str(message["content"])
     found = result_in(record) or {}
     value = found.get("result") if found.get("result") is not None else first(record, _SUMMARIES)
     error = record.get("error")
@@ -82,6 +85,14 @@ def _is_result(record: Any) -> bool:
     fields = as_dict(record)
     named = tool_in(fields) is not None or "jsonrpc" in fields
     return named and _TALKS.isdisjoint(fields) and first(fields, _IDS) is not None and _ended(fields)
+
+
+def _is_part(record: Mapping[str, Any]) -> bool:
+    """Whether a record has what only a call was given, or what a tool gave, but not both names."""
+    if tool_in(record) is not None and _shown(record) is not None:
+        return True
+    places = (record, *(as_dict(record.get(name)) for name in _BODIES))
+    return record.get("method") == "tools/call" or any(as_dict(first(place, _GIVEN)) for place in places)
 
 
 def _session(record: Mapping[str, Any]) -> str | None:
@@ -117,6 +128,8 @@ def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
         return
     made = _call(record) if _is_call(record) else None
     if made is None and not _is_result(record):
+        if _is_part(record):
+            raise BadRecordError("bad_record", "a call without the name of its tool, or without what it was given")
         whole(record, ())
         return
     source = _source(record)
