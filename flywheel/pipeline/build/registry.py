@@ -112,7 +112,7 @@ STAGES: tuple[Stage, ...] = (
           lambda c: {"build": _built(c), "episodes": c.episodes.model_dump(), "trust": _trust(c, "policies")},
           version=18),
     Stage("tasks", ("episodes",), ("tasks",), "all", "tasks", lambda c: {"episodes": c.episodes.model_dump()},
-          columns={"episodes": TASK_COLUMNS}, remembers=("tasks",), pieced=True, version=5),
+          columns={"episodes": TASK_COLUMNS}, remembers=("tasks",), pieced=True, version=6),
     Stage("opinions", ("events", "links", "episodes", "steps"), ("opinions", "corrections"), "conversation", "opinions",
           lambda c: {"build": _built(c), "rewards": c.rewards.model_dump(include=_FINDING),
                      "trust": _trust(c, "outcomes", "audits", "feedback")},

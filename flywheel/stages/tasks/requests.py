@@ -80,7 +80,12 @@ def requests_in(reading: Reading, piece: Piece, with_texts: bool) -> Seen:  # no
 
 
 def _text(request_id: str, request: str | None) -> str:
-    return " ".join(masked_words(request or request_id))
+    """Return a request as it is compared; one without a word of its own, as a log without requests has, is its id.
+
+    A conversation's id in the place of a request is a number like any other: masked, all of them would be one task.
+    """
+    words = masked_words(request or "")
+    return " ".join(words) if set(words) - {"#"} else request_id
 
 
 def _documents(texts: dict[str, str], *, with_texts: bool) -> pl.DataFrame:

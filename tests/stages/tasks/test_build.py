@@ -282,3 +282,14 @@ def test_tasks_that_the_log_names_stay_apart_however_alike_their_requests_are() 
     assert column(tasks, "cluster_id", 4) == texts[:1]
     assert column(tasks, "task_id", 4)[0] not in {"task-0", "task-1"}, "what has no name joins none that has one"
     assert column(tasks, "text_id", 5) == [None]
+
+
+@pytest.mark.parametrize(
+    "name", ["b9c13b41-f0ca-499e-8930-1b5c0d60e4b{}", "chat-4328e2dfedd2cf03450{}", "logs/2026-05-1{}"]
+)
+def test_conversations_without_a_request_are_tasks_of_their_own(name: str) -> None:
+    """Their ids stand for a request; masked like numbers, all such conversations of a log were one task."""
+    tasks = tasks_of(*(episode(n, name.format(n)) for n in range(6)))
+    assert tasks["task_id"].n_unique() == 6
+    same = tasks_of(*(episode(n, "42") for n in range(3)))
+    assert same["task_id"].n_unique() == 1, "equal requests stay one task, whatever they are"
