@@ -110,7 +110,7 @@ STAGES: tuple[Stage, ...] = (
           columns={"events": LINK_COLUMNS}, version=5),
     Stage("episodes", ("events", "links", "policies"), ("episodes", "steps"), "conversation", "episodes",
           lambda c: {"build": _built(c), "episodes": c.episodes.model_dump(), "trust": _trust(c, "policies")},
-          version=18),
+          version=19),
     Stage("tasks", ("episodes",), ("tasks",), "all", "tasks", lambda c: {"episodes": c.episodes.model_dump()},
           columns={"episodes": TASK_COLUMNS}, remembers=("tasks",), pieced=True, version=6),
     Stage("opinions", ("events", "links", "episodes", "steps"), ("opinions", "corrections"), "conversation", "opinions",

@@ -183,7 +183,9 @@ class RoundRows:
 
     def _demonstrations(self, pairs: Sequence[Row], funnel: Funnel) -> list[Row]:
         """Return the demonstrations that a round of pairs is trained together with."""
-        train, free, examples = self._ctx.config.train, self.selected(EXAMPLES).rows, self._table("examples")
+        train, examples = self._ctx.config.train, self._table("examples")  # what pairs prefer is theirs: no fixes
+        known: dict[str, Any] = {"users": self._users, "before": self._before, "texts": self._texts}
+        free = select_demonstrations(examples, train, Funnel(), **known)
         rows = demonstrations_for_pairs(pairs, free, examples, train, verified=self._verified, before=self._before)
         funnel.considered += len(rows)
         funnel.kept += len(rows)

@@ -108,6 +108,11 @@ def are_made(items: Any) -> bool:
     return bool(several) and all(call_in(as_dict(one)) and result_in(as_dict(one)) for one in several)
 
 
+def made_in(fields: Mapping[str, Any]) -> list[Any]:
+    """Return the first list in an object that has nothing but calls with what came of them; [] without one."""
+    return next((held for held in fields.values() if are_made(held)), [])
+
+
 def calls_within(value: Any, skipped: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Call]]:
     """Yield the calls at any depth of a value, with their paths.
 

@@ -341,8 +341,13 @@ def _plainly(plain: Mapping[str, Any]) -> list[Turn]:
     named = text(plain.get("role"))
     if named in _CALLED:
         return [_call_in_text(plain.get("content"))]
-    known = _OTHERS.get(named or "") or ("assistant" if named and _MODELS.fullmatch(named) else None)
+    known = _renamed(named or "")
     return turns_of([{**plain, "role": known} if known else plain])
+
+
+def _renamed(named: str) -> str | None:
+    """Return the role of a speaker whom others do not name so: by a program's word, or as a model."""
+    return _OTHERS.get(named) or ("assistant" if _MODELS.fullmatch(named) else None)
 
 
 def _plain(item: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -386,9 +391,8 @@ def _speaker(plain: Mapping[str, Any]) -> str | None:
     """Return the role of a message in normal form; '' for a notice."""
     named = text(plain.get("role"))
     if named is not None:
-        role = _OTHERS.get(named) or ("assistant" if named in _CALLED else ROLES.get(named.strip().lower()))
-        is_model = role is None and _MODELS.fullmatch(named) is not None
-        return "" if named in _NOTICES else "assistant" if is_model else role
+        role = _renamed(named) or ("assistant" if named in _CALLED else ROLES.get(named.strip().lower()))
+        return "" if named in _NOTICES else role
     roles = [turn["role"] for turn in turns_of([plain])] if is_turn(plain) else []
     return next((role for role in ("assistant", "user", *roles) if role in roles), None)
 

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flywheel.reading.shapes.acts import are_made, result_in, words_of
+from flywheel.reading.shapes.acts import made_in, result_in, words_of
 from flywheel.reading.shapes.turns import Turn, result_of
 from flywheel.reading.values import as_dict, as_list, first, text
 
 _ASKS = {"user", "human", "customer", "client", "visitor", "caller"}
 _ASKED = {"message", "msg", "input", "query", "prompt", "question", "text", "utterance", "request", "said"}
-_ASKED_ALONE = {"question", "query", "prompt", "message", "input"}
+_ASKED_ALONE = ("question", "query", "prompt", "message", "input")  # the surest first: a prompt may be a template
 _ANSWERS = {"assistant", "agent", "bot", "chatbot", "ai", "llm", "model", "gpt", "final"}
 _ANSWERED = {"message", "msg", "response", "reply", "answer", "output", "text"}
-_ANSWERED_ALONE = {"response", "answer", "reply"}
+_ANSWERED_ALONE = ("response", "answer", "reply")
 _WORDS = ("message", "text", "content", "answer", "reply", "response")  # of an answer that is an object
 
 
@@ -55,7 +55,7 @@ def made_between(record: Mapping[str, Any], about: Mapping[str, Any]) -> Iterato
         about: fields that each message gets.
     """
     at_once = as_list(record.get("tool_calls"))
-    made = at_once or next(_listed(record), [])
+    made = at_once or made_in(record)
     own = [first(as_dict(call), ("tool_call_id", "id")) or f"between_{n}" for n, call in enumerate(made)]
     calls = [{**as_dict(call), "id": name} for call, name in zip(made, own, strict=True)]
     answered = [(call, result_in(call)) for call in calls]
@@ -68,15 +68,8 @@ def made_between(record: Mapping[str, Any], about: Mapping[str, Any]) -> Iterato
             yield {"role": "tool", "content": [result_of({**gave, "tool_call_id": call["id"]})], **about}
 
 
-def _listed(record: Mapping[str, Any]) -> Iterator[list[Any]]:
-    """Yield the lists of calls that ran."""
-    for held in record.values():
-        if isinstance(held, list) and are_made(held):
-            yield held
-
-
-def _field(record: Mapping[str, Any], by: set[str], what: set[str], alone: set[str]) -> str | None:
+def _field(record: Mapping[str, Any], by: set[str], what: set[str], alone: tuple[str, ...]) -> str | None:
     """Return the field that is named by whom and what; else the one that is named by what alone."""
     named = [(name, words_of(name)) for name, value in record.items() if words_in(value) is not None]
     whole = [name for name, words in named if words & by and words & what and words <= by | what]
-    return next(iter(whole or [name for name, words in named if len(words) == 1 and words <= alone]), None)
+    return next(iter(whole or (name for name in alone if any(name == other for other, _ in named))), None)

@@ -8,7 +8,6 @@ alone.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -16,9 +15,9 @@ from flywheel.reading.messages import ROLES, flat_text
 from flywheel.reading.shapes.actions import is_step
 from flywheel.reading.shapes.acts import call_in, is_act, result_in, said_in
 from flywheel.reading.shapes.entries import OF_WORKFLOW, entry_of, is_named
+from flywheel.reading.shapes.narrated import narrated
 from flywheel.reading.shapes.spoken import made_between
 from flywheel.reading.shapes.turns import CALL_KINDS, ITEM_KINDS, RESULT_KINDS, is_turn, result_of
-from flywheel.reading.status import FAILED, tool_status
 from flywheel.reading.values import as_dict, as_list, embedded, first, present, text
 
 Item = dict[str, Any]
@@ -26,7 +25,7 @@ Item = dict[str, Any]
 _ENUMS = {"Text": "text", "Thinking": "thinking", "ToolUse": "tool_use", "tool_uses": "tool_use"}
 _RESULTS = ("tool_results", "tool_use_results")
 _AGENTS = {"agent", "assistant", "ai_agent", "human_agent_on_behalf_of_ai_agent"}
-_ASKED = ("user", "human", "user_message", "userMessage", "user_input", "user_query", "human_message")
+_ASKED = ("user_message", "userMessage", "user_input", "user_query", "human_message", "user", "human")
 _ANSWERED = ("assistant", "bot", "ai", "response", "reply", "bot_response", "botResponse", "assistant_response",
              "ai_response", "agent_response", "assistant_message", "bot_message", "assistant_reply", "bot_reply",
              "agent_reply")  # fmt: skip
@@ -42,9 +41,6 @@ _PARTS = {
     "document", "source", "step-start", "dynamic-tool", *CALL_KINDS, *RESULT_KINDS,
 }  # fmt: skip
 _ABOUT = ("timestamp", "creation_utc", "created_at", "modelId", "model")
-_RESULT_IN_WORDS = re.compile(r"\[([A-Za-z_]{2,40})(?: for .{0,2000}?)?\] Result:\s*", re.DOTALL)
-_FAILED = "The tool execution failed"
-_IN_USERS_TAGS = re.compile(r"<(?:task|feedback|user_message|answer)>")
 _LISTED = ("tool_calls", "tool_results")
 _BESIDE = ("tool_call", "toolCall", "function_call", "functionCall", "call")  # a call next to the agent's words
 
@@ -56,8 +52,8 @@ def unwrapped(item: Any) -> list[Any]:
     if is_act(item) and item.get("type") not in ITEM_KINDS and entry_of(item) is None and not is_step(item):
         return list(_acted(item))
     item = _by_ids(_with_parts(item))
-    if narrated := _narrated(item):
-        return narrated
+    if told := narrated(item):
+        return told
     if len(item) > 1 and _WRAPS.isdisjoint(item):
         return list(_answered_calls(item)) or [_with_call(item)]
     is_row = isinstance(item.get("parts"), str)
@@ -100,35 +96,6 @@ def _with_parts(item: Item) -> Item:
     opened = embedded(content)
     parts = opened if isinstance(opened, list) else as_list(as_dict(opened).get("parts"))
     return {**item, "content": parts} if parts and all(map(_is_part, parts)) else item
-
-
-def _narrated(item: Item) -> list[Item]:
-    """Return the results that Cline writes into the user's words, and what the user wrote next to them; else [].
-
-    The user's own words are in tags; the others are the program's, about the environment and its plan.
-    """
-    parts = as_list(item.get("content")) if item.get("role") == "user" else []
-    words = [text(as_dict(part).get("text")) or "" for part in parts]
-    results, said, seen = list[Item](), list[Any](), list[str]()
-    is_open = False  # whether the next part is what the last result gave
-    for part, written in zip(parts, words, strict=True):
-        if mark := _RESULT_IN_WORDS.match(written):
-            gave = written[mark.end() :]
-            failed = {"is_error": True} if tool_status(gave) == FAILED or gave.startswith(_FAILED) else {}
-            results.append({"type": "tool_result", "name": mark[1], "content": written, **failed})
-            is_open = mark.end() == len(written)
-        elif is_open and not written.startswith("<"):
-            results[-1]["content"] += written
-            is_open = False
-        elif _IN_USERS_TAGS.search(written):
-            said.append(part)
-        else:
-            seen.append(written)
-    if not results:
-        return []
-    about = {name: item[name] for name in (*_ABOUT, "ts") if item.get(name) is not None}
-    context = [{"role": "context", "name": "environment", "content": one, **about} for one in filter(str.strip, seen)]
-    return [{"role": "tool", "content": results, **about}, *([{**item, "content": said}] if said else []), *context]
 
 
 def _by_ids(item: Item) -> Item:
@@ -395,6 +362,11 @@ def _exchange(item: Item) -> Iterator[Item]:
     yield from made_between(item, about)
     if answered[0] is not None:
         yield {"role": "assistant", "content": answered[0], **about}
+
+
+def asked_as(item: Mapping[str, Any]) -> str | None:
+    """Return the field with what a user wrote: `user` only where no other has it, for it may name the user."""
+    return next((name for name in _ASKED if item.get(name) is not None), None)
 
 
 def is_exchange(item: Any) -> bool:

@@ -99,8 +99,8 @@ class Results:
     def claim(self, call_id: str, name: str, key: str) -> bool:
         """Whether an action made this call, which a span records.
 
-        By id; else as a call with this key without a span so far; else, where the span has no id, as any such call
-        of this tool: a span may show arguments with their defaults filled in.
+        By id; else as a call with this key without a span so far, of which the span's id is another name; else, where
+        the span has no id, as any such call of this tool: a span may show arguments with their defaults filled in.
         """
         if call_id and call_id in self._by_id:
             return True
@@ -108,6 +108,9 @@ class Results:
             if self._unclaimed.get(known, 0) > 0:
                 for taken in {known, name}:
                     self._unclaimed[taken] = max(self._unclaimed.get(taken, 0) - 1, 0)
+                made = next((call for call in self._open if call.key == known and not call.answered), None)
+                if call_id and made is not None:
+                    self._by_id[call_id] = made
                 return True
         return False
 

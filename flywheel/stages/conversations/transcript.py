@@ -155,6 +155,7 @@ class _Walker:
         self._copied_so_far: Usage = {}  # totals with which a fork began, and from which it may have gone on
         self._tools: Any = None
         self._unanswered: Messages = []  # what the last failed call was asked
+        self._spans: dict[str, str] = {}  # the call that each span is which is an action
         self._take: dict[str, Callable[[Event], None]] = {
             "request": self._request,
             "model_call": self._model_call,
@@ -305,12 +306,20 @@ class _Walker:
             call["arguments"] = {}
         if not name:
             self.out.uncounted[NAMELESS] += 1
-        elif self.results.claim(call["id"], name, call_key(call) if known else name):
+        elif self._is_within_itself(event, call) or self.results.claim(
+            call["id"], name, call_key(call) if known else name
+        ):
             self.out.uncounted[IN_MESSAGE] += 1
         else:
             self.out.tags.add("call_without_message")
             message = {"role": "assistant", "tool_calls": [call], **_attached(event)}
             self._act(event.event_id, message, is_span=True)
+            if event.span_id:
+                self._spans[event.span_id] = call_key(call)
+
+    def _is_within_itself(self, event: Event, call: dict[str, Any]) -> bool:
+        """Whether a span is inside one of the same call: two programs may log one; a retry is next to it."""
+        return self._spans.get(event.parent_id or "") == call_key(call)
 
     def _tool_result(self, event: Event) -> None:
         call_id = event.tool_call_id or ""

@@ -46,7 +46,9 @@ def _latest(rows: SignalRows, by_episode: Mapping[EpisodeKey, list[Evidence]], c
         shown: dict[str, list[Evidence]] = {}
         for event in outcomes:
             name = str(event.payload.get("name"))
-            shown[name] = [*(shown.get(name, []) if _adds(event) else []), event]
+            if not _adds(event):
+                shown[name] = []
+            shown.setdefault(name, []).append(event)
         for name, events in sorted(shown.items()):
             payload = events[-1].payload
             if _adds(events[-1]):

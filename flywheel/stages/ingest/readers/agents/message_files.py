@@ -26,7 +26,7 @@ from flywheel.reading.shapes.items import IDS, thoughts_of
 from flywheel.reading.shapes.spelling import lowered
 from flywheel.reading.shapes.turns import ITEM_KINDS
 from flywheel.reading.shapes.whole import whole
-from flywheel.reading.shapes.wrapped import asked_last, is_exchange, unwrapped
+from flywheel.reading.shapes.wrapped import asked_as, asked_last, is_exchange, unwrapped
 from flywheel.reading.shapes.written import as_written, with_written_calls
 from flywheel.reading.usage import token_counts
 from flywheel.reading.values import as_dict, as_list, count, embedded, first, ident, picked, present, text
@@ -126,7 +126,7 @@ def _source(record: Mapping[str, Any]) -> Source:
     """Return the columns that a record gives; a trace is of one answer, and names no chat of messages."""
     body = next((held for name in _BODIES if (held := as_dict(record.get(name)))), record)
     places = (as_dict(embedded(record.get("metadata"))), record, body)
-    unnamed = (*_TRACES, "user") if is_exchange(record) else _TRACES  # there `user` is what was asked
+    unnamed = (*_TRACES, "user") if is_exchange(record) and asked_as(record) == "user" else _TRACES
     source = source_of(*({k: v for k, v in place.items() if k not in unnamed} for place in places))
     if source["conversation_id"] == UNNAMED and "parent_tool_use_id" in {*body, *record}:
         source["conversation_id"] = None
@@ -135,7 +135,7 @@ def _source(record: Mapping[str, Any]) -> Source:
     return {**source, "model": source["model"] or text(first(body, ("newModel", "currentModel", "selectedModel")))}
 
 
-def _from_path(path: PurePath) -> Mapping[str, str]:
+def within_file(path: PurePath) -> Mapping[str, str]:
     """Return the file as the conversation, within the folders of its task, run, model and the like.
 
     Of a file that is one message its folder is, with the folders of its session and agent. Fewer folders would take
@@ -327,10 +327,10 @@ def _added(record: Any) -> list[Any]:
 
 FILES = reader(
     "message_files", 12, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
-    from_path=_from_path,
+    from_path=within_file,
 )  # fmt: skip
 WRITTEN = reader(
     "written_files", 6, "files that are one chat, whose calls are written in words (ReAct)", sniff=_written_share,
-    read=_of_written, from_path=_from_path,
+    read=_of_written, from_path=within_file,
 )  # fmt: skip
 ROWS = reader("message_rows", 10, "tables of messages that name their chats", sniff=_rows_share, read=_read)

@@ -9,7 +9,6 @@ conversation if they name it alike.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import PurePath
 from typing import Any
 
 from flywheel.extensions import BadRecordError, Sample
@@ -18,13 +17,14 @@ from flywheel.reading.feedback import judgements
 from flywheel.reading.messages import arguments, flat_text, messages
 from flywheel.reading.reader import reader
 from flywheel.reading.shapes.actions import is_step
-from flywheel.reading.shapes.acts import are_made, call_in, result_in, tool_in
+from flywheel.reading.shapes.acts import call_in, made_in, result_in, tool_in
 from flywheel.reading.shapes.entries import entry_of
 from flywheel.reading.shapes.items import IDS
 from flywheel.reading.shapes.whole import whole
 from flywheel.reading.status import FAILED, tool_status
 from flywheel.reading.values import as_dict, embedded, first, ident, picked, text, when
 from flywheel.records import EventKind, content_id
+from flywheel.stages.ingest.readers.agents.message_files import within_file
 from flywheel.stages.ingest.readers.apis._dialects.calls import LINE
 
 _IDS = (*IDS, "correlation_id", "correlationId", "request_id", "requestId", "invocation_id", "invocationId")
@@ -33,7 +33,7 @@ _AGENTS = ("agent", "agent_name", "agentName", "agent_id", "agentId", "client", 
 _TALKS = {"role", "messages", "prompt", "completion", "question", "answer", "user_message", "thought", "content",
           "choices", "observation", "action", "reward"}  # fmt: skip
 _ENDS = ("status", "success", "ok", "error", "is_error", "isError", "exit_code")
-_RAN = (*_ENDS, "duration_ms", "duration", "latency_ms", "elapsed_ms", "duracao_ms", "timestamp", "ts", "time", "t")
+_RAN = (*_ENDS, "duration_ms", "duration", "latency_ms", "elapsed_ms", "timestamp", "ts", "time", "t")
 _BODIES = ("data", "payload", "params", "request", "call")
 _GIVEN = ("arguments", "args", "params", "parameters", "kwargs", "tool_input", "tool_args")
 _SUMMARIES = ("result_summary", "result_preview", "output_summary", "output_preview", "response_preview", "summary")
@@ -103,8 +103,8 @@ def _session(record: Mapping[str, Any]) -> str | None:
 def _listed(record: Any) -> list[Any]:
     """Return the calls with what they gave that a record lists, where it is all that an attempt left."""
     fields = as_dict(record)
-    lists = (held for held in fields.values() if are_made(held) and all(map(_TALKS.isdisjoint, held)))
-    return next(lists, []) if _TALKS.isdisjoint(fields) else []
+    made = made_in(fields) if _TALKS.isdisjoint(fields) else []
+    return made if all(map(_TALKS.isdisjoint, made)) else []
 
 
 def _share(sample: Sample) -> float:
@@ -133,8 +133,7 @@ def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
         whole(record, ())
         return
     source = _source(record)
-    own = (made or {})["id"] if made and made["id"] else ident(first(record, _IDS))
-    own = own or f"call-{content_id(record, *([] if source['ts'] else [line]))[:16]}"
+    own = (made["id"] if made else None) or ident(first(record, _IDS))
     yield from whole(record, _events(record, made, {**source, "tool_call_id": own}, line * LINE))
 
 
@@ -142,8 +141,9 @@ def _attempt(record: Mapping[str, Any], calls: list[Any], line: int) -> Iterator
     """Yield the calls of an attempt that is one record, and how it ended."""
     source = {**_source(record), "conversation_id": _session(record) or f"run-{content_id(record)[:16]}"}
     for n, call in enumerate(calls):
-        own = (_call(call) or {}).get("id") or f"call-{n}"
-        yield from _events(call, _call(call), {**source, "tool_call_id": own}, line * LINE + 2 * n)
+        made = _call(call)
+        own = {"tool_call_id": made["id"] if made else None}
+        yield from _events(call, made, {**source, **own}, line * LINE + 2 * n)
     yield from judgements(record, source, None)
 
 
@@ -171,11 +171,6 @@ def _source(record: Mapping[str, Any]) -> Source:
     return source
 
 
-def _from_path(path: PurePath) -> Mapping[str, str]:
-    """Return the file as that within which days are distinguished."""
-    return {"scope": path.as_posix()}
-
-
 SESSIONS = reader("tool_calls", 1, "logs of tools that agents called, by session", sniff=_session_share, read=_read)
 FILES = reader("tool_call_files", 1, "the same where no call names a session", sniff=_file_share, read=_read,
-               from_path=_from_path)  # fmt: skip
+               from_path=within_file)  # fmt: skip
