@@ -232,3 +232,33 @@ def test_a_result_that_an_input_holds_in_other_words_is_not_told_twice(shown: di
 def test_a_copy_of_a_call_that_another_conversation_holds_is_paid_for_there() -> None:
     talk = Talk("t").ask("a").act("b", output_tokens=5, copied=True).act("c", output_tokens=7)
     assert read(talk).usage == {"output_tokens": 7}
+
+
+def spans(*more: dict[str, Any]) -> Talk:
+    """Return a talk whose calls only spans show, all of the same tool with the same arguments."""
+    talk = Talk("t").ask("a")
+    for n, columns in enumerate(more):
+        talk.event("tool_call", {"arguments": {"id": 7}}, tool_name="find", tool_call_id=f"k{n}", **columns)
+        talk.result("x", call_id=f"k{n}", name="find")
+    return talk
+
+
+def test_equal_calls_that_only_spans_show_are_as_many() -> None:
+    """Each was taken for the span of the one before: of three calls one stayed."""
+    transcript = read(spans({"span_id": "s0"}, {"span_id": "s1"}, {"span_id": "s2"}))
+    assert [len(action.calls) for action in transcript.actions] == [1, 1, 1]
+    assert not transcript.uncounted.total()
+
+
+def test_a_span_of_a_call_within_that_call_is_no_other() -> None:
+    transcript = read(spans({"span_id": "s0"}, {"span_id": "s1", "parent_id": "s0"}))
+    assert [len(action.calls) for action in transcript.actions] == [1]
+    assert +transcript.uncounted == {"spans of calls in messages": 1}
+
+
+def test_a_result_under_the_id_of_its_span_answers_the_call_of_the_message() -> None:
+    talk = Talk("t").ask("a").act(calls=[FIND])
+    talk.event("tool_call", {"arguments": {"id": 7}}, tool_name="find", tool_call_id="log-9")
+    transcript = read(talk.result("shipped", call_id="log-9", name="find").act("It is shipped."))
+    assert transcript.actions[0].calls[0].status == "ok"
+    assert [message["content"] for message in transcript.actions[1].observation] == ["shipped"]

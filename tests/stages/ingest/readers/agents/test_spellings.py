@@ -1,0 +1,115 @@
+"""Forms that real logs have: names of speakers, columns and files that are written otherwise than most."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.stages.ingest.conftest import COUNTING
+
+Write = Callable[..., Path]
+Take = Callable[..., Any]
+TALK = [{"role": "user", "content": "Where is order 7?"}, {"role": "assistant", "content": "It has shipped."}]
+
+
+def said(taken: Any) -> list[tuple[str, str]]:
+    """Return who said what, by the events."""
+    found = []
+    for kind, payload in zip(taken.events.sort("seq")["kind"], taken.payloads(), strict=True):
+        messages = payload.get("messages") or [payload.get("message") or {}]
+        found += [(kind, message.get("content")) for message in messages]
+    return sorted(found)
+
+
+EXPECTED = sorted([("request", "Where is order 7?"), ("model_call", "It has shipped.")])
+
+
+@pytest.mark.parametrize("name", ["Claude", "claude-sonnet-4-5", "ChatGPT", "gpt-4o", "Qwen 3"])
+def test_an_agent_may_have_the_name_of_its_model(name: str, write: Write, take: Take) -> None:
+    assert said(take(write("a.jsonl", [TALK[0], {**TALK[1], "role": name}]), cfg=COUNTING)) == EXPECTED
+
+
+def test_a_document_that_was_written_as_json_twice_is_read(tmp_path: Path, take: Take) -> None:
+    path = tmp_path / "store.json"
+    path.write_text(json.dumps(json.dumps({"store": {"user1": TALK}})), encoding="utf-8")
+    assert said(take(path, cfg=COUNTING)) == EXPECTED
+
+
+def test_a_text_in_json_that_goes_on_is_refused(tmp_path: Path, take: Take) -> None:
+    path = tmp_path / "store.json"
+    path.write_text(json.dumps(json.dumps({"store": TALK})) + " and more", encoding="utf-8")
+    taken = take(path, cfg=COUNTING)
+    assert (taken.events.height, taken.quarantined["reason"].to_list()) == (0, ["unknown_format"])
+
+
+def test_a_day_and_a_time_of_day_are_one_time(tmp_path: Path, take: Take) -> None:
+    rows = "name,date,time,question,response\n" + "".join(
+        f'Rob,2026-10-05,09:5{n}:16,Regions?,"I see them with interest."\n' for n in range(2)
+    )
+    path = tmp_path / "log.csv"
+    path.write_text(rows, encoding="utf-8")
+    taken = take(path, cfg=COUNTING)
+    assert [str(time) for time in taken.events["ts"].unique().sort()] == [
+        "2026-10-05 09:50:16+00:00", "2026-10-05 09:51:16+00:00",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("row", "user"),
+    [
+        ({"user": "Where is order 7?", "assistant": "It has shipped."}, None),
+        ({"user": "u-17", "user_message": "Where is order 7?", "assistant_response": "It has shipped."}, "u-17"),
+        (
+            {"user": {"id": 17, "name": "Rob"}, "user_message": "Where is order 7?", "agent_reply": "It has shipped."},
+            "17",
+        ),
+    ],
+    ids=["a question", "a name", "an object"],
+)
+def test_user_is_who_asked_or_what_was_asked(row: dict[str, Any], user: str | None, write: Write, take: Take) -> None:
+    """The question was stored as a pseudonym of the user before."""
+    taken = take(write("log.jsonl", [{"timestamp": "2026-10-01T09:00:00Z", **row}]), cfg=COUNTING)
+    assert ("Where is order 7?" in str(taken.payloads()), taken.quarantined.is_empty()) == (True, True)
+    assert taken.events["user"].null_count() == (taken.events.height if user is None else 0)
+
+
+def test_a_question_without_an_answer_is_a_request(write: Write, take: Take) -> None:
+    rows = [{"user": "Where is order 7?", "assistant": "It has shipped."}, {"user": "And 8?", "assistant": None}]
+    assert said(take(write("log.jsonl", rows), cfg=COUNTING)) == sorted([*EXPECTED, ("request", "And 8?")])
+
+
+def test_conversations_of_different_names_stay_apart_though_one_begins_with_another(write: Write, take: Take) -> None:
+    longer = [*TALK, {"role": "user", "content": "Thanks."}]
+    held = {"1": {"conversation_id": "short", "messages": TALK}, "2": {"conversation_id": "long", "messages": longer}}
+    taken = take(write("store.jsonl", [{"conversations": held}]), cfg=COUNTING)
+    assert set(taken.events["conversation_id"]) == {"short", "long"}
+
+
+def test_a_step_of_a_browser_that_ended_without_an_answer_is_what_was_seen(write: Write, take: Take) -> None:
+    went = {"action": [{"go_to_url": {"url": "https://shop.example"}}], "next_goal": "Open the shop."}
+    steps = [
+        {"model_output": went, "result": [{"error": "Navigation failed"}], "state": {}, "metadata": None},
+        {"model_output": None, "result": [{"error": "shut down"}], "state": {}, "metadata": None},
+    ]
+    taken = take(write("history.jsonl", [{"history": steps}]), cfg=COUNTING)
+    episodes, made = taken.built()
+    assert (episodes["n_tool_calls"].to_list(), made["tool_status"].to_list()) == ([1], [["failed"]])
+    assert "shut down" in str(taken.payloads())
+
+
+def test_an_image_next_to_a_result_in_words_is_not_lost(write: Write, take: Take) -> None:
+    image = {"type": "image", "source": {"type": "url", "url": "https://shop.example/7.png"}}
+    call = {"type": "tool_use", "id": "t1", "name": "look", "input": {"page": 7}}
+    chat = [
+        {"role": "user", "content": [{"type": "text", "text": "<task>\nLook.\n</task>"}]},
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [{"type": "text", "text": "[look for '7'] Result:\nDone"}, image]},
+        {"role": "assistant", "content": "I see it."},
+    ]
+    taken = take(write("api_conversation_history.jsonl", chat), cfg=COUNTING)
+    kinds = taken.events.sort("seq")["kind"].to_list()
+    assert kinds == ["request", "model_call", "tool_result", "request", "model_call"]
+    assert "image" in str(taken.payloads())
