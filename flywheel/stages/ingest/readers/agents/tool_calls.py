@@ -16,7 +16,7 @@ from flywheel.reading.events import Event, Source, source_of, tool_result
 from flywheel.reading.feedback import judgements
 from flywheel.reading.messages import arguments, flat_text, messages
 from flywheel.reading.reader import reader
-from flywheel.reading.shapes.actions import is_step
+from flywheel.reading.shapes.actions import answer_of, goal_of, is_step
 from flywheel.reading.shapes.acts import call_in, made_in, result_in, tool_in
 from flywheel.reading.shapes.entries import entry_of
 from flywheel.reading.shapes.items import IDS
@@ -103,7 +103,8 @@ def _session(record: Mapping[str, Any]) -> str | None:
 def _listed(record: Any) -> list[Any]:
     """Return the calls with what they gave that a record lists, where it is all that an attempt left."""
     fields = as_dict(record)
-    made = made_in(fields) if _TALKS.isdisjoint(fields) else []
+    is_said = not _TALKS.isdisjoint(fields) or goal_of(fields) is not None or answer_of(fields) is not None
+    made = [] if is_said else made_in(fields)
     return made if all(map(_TALKS.isdisjoint, made)) else []
 
 

@@ -44,6 +44,13 @@ def test_calls_that_name_no_session_are_of_their_day_and_file(write: Write, take
     assert all(name.endswith(("2026-10-01", "2026-10-02")) for name in episodes["conversation_id"])
 
 
+def test_a_list_of_calls_next_to_an_answer_is_no_log_of_tools(write: Write, take: Take) -> None:
+    run = {"meta": {"mode": "unit"}, "trace": [{"tool": "track", "args": {"n": 1}, "result": "at the depot"}]}
+    assert take(write("a.jsonl", [run]), cfg=COUNTING).events["source_format"].unique().to_list() == ["tool_calls"]
+    beside = take(write("b.jsonl", [{**run, "output": "Your parcel is at the depot."}]), cfg=COUNTING).events
+    assert "tool_calls" not in beside["source_format"].to_list()
+
+
 @pytest.mark.parametrize(
     "line",
     [{"ts": 1, "args": {"n": 1}, "output": "x"}, {"ts": 1, "tool": "track", "output": "x"}],
