@@ -61,9 +61,9 @@ batch_size = 50
 # From the base a high rate, since a few minutes have to teach everything. From a champion the rate of docs/training.md,
 # and an older row for each new one: a policy that answers is easily made to forget.
 RATES = {1: "sft_learning_rate = 2e-3", 2: "older_rows = 1.0"}
-CASES = {1: 40, 2: 120}
+CASES = {1: 40, 2: 80}
 
-SERVED = ("--world", "sample", "--policy", "champion", "--night", "2", "--tasks", "12")
+SERVED = ("--world", "sample", "--policy", "champion", "--night", "2", "--tasks", "12", "--temperature", "0.6")
 GATE_HELD = 3
 WIDTH = 40  # of the curve, for 100 %
 

@@ -83,6 +83,11 @@ _CORRECTED = (
 )  # fmt: skip
 
 
+def is_scored(record: Mapping[str, Any]) -> bool:
+    """Whether a record of a call shows how the attempt ended that it is."""
+    return bool(_measured(record, (*_OUTCOMES, *_ends_of(record))))
+
+
 def corrected_text(item: Any) -> str | None:
     """Return the text that a correction puts in the answer's place; None where it corrects a score."""
     value = embedded(item)
@@ -94,7 +99,9 @@ def corrected_text(item: Any) -> str | None:
 
 _FIELD = "field"  # an outcome in a field of a record: whoever sent the request may have written it
 _BY_RUN = "recorded"
-_OUTCOMES = ("reward", "outcome")  # of a call as well: its `success` would be that of the request
+_ENDED = ("correct", "is_correct", "solved", "resolved", "task_success")  # its `success` would be the request's
+_TESTED = {"actual_output", "actualOutput"}  # what a test got, next to what it expected
+_OUTCOMES = ("reward", "outcome")  # of a call as well
 _OPINIONS = ("feedback", "score", "rating", "thumbs")
 _ANSWERED = ("response", "completion", "choices")
 JUDGING = frozenset({*_OUTCOMES, *_OPINIONS, *RESULTS})
@@ -122,10 +129,8 @@ def judgements(record: Mapping[str, Any], source: Source, target: str | None) ->
             payload = _opinion(name, item, aim).payload()
             if payload is not None:
                 yield feedback(source, payload, seq=0)
-    measured = ((name, _measure(record.get(name))) for name in _OUTCOMES)
-    own = {name: value for name, value in measured if value is not None}
-    if is_whole:
-        own = _ends(record, opinions) | own
+    own = _measured(record, _OUTCOMES)
+    own = _ends(record, opinions) | own if is_whole else own or _measured(record, _ends_of(record))
     given = {} if own or not is_whole else _ends(as_dict(embedded(record.get("metadata"))), _OPINIONS)
     for name, value in (own or given).items():
         yield outcome(source, name, value, by=_BY_RUN if is_run else _FIELD, seq=0)
@@ -138,6 +143,16 @@ def _ends(place: Mapping[str, Any], opinions: Collection[str]) -> dict[str, floa
 
 def _is_transcript(record: Mapping[str, Any]) -> bool:
     return "messages" in record and (ends_answered(record) or record.keys().isdisjoint(_ANSWERED))
+
+
+def _ends_of(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the fields that may show how an attempt ended; in a test's record its `success` does, too."""
+    return _ENDED if _TESTED.isdisjoint(record) else (*_ENDED, "success")
+
+
+def _measured(record: Mapping[str, Any], names: Collection[str]) -> dict[str, float]:
+    """Return the numbers in fields of these names."""
+    return {name: value for name in names if (value := _measure(record.get(name))) is not None}
 
 
 def _measure(value: Any) -> float | None:

@@ -38,6 +38,7 @@ ROLES = {
 CONTEXT = "context"  # whoever else speaks: seen by the agent, neither its act nor its user's words
 _LONGEST_NAME = 64
 # Tuples, not sets: what a log writes in these places need not be hashable.
+_VALUED = {"type", "value"}
 _TEXT_PARTS = ("text", "input_text", "output_text", "refusal", "compaction", "logs")  # the last of code that ran
 _THOUGHT_PARTS = ("thinking", "reasoning")
 _CALL_PARTS = ("tool_use", "tool_call", "server_tool_use", "server_tool_call", "mcp_tool_use", "function")
@@ -147,6 +148,7 @@ def _message(item: Any, position: int) -> list[Message]:
 
 def _from_parts(role: str, parts: Sequence[Any], item: Mapping[str, Any]) -> Iterator[Message]:
     """Yield the messages in one of parts: its tool results first, then the text next to them."""
+    parts = [_valued(part) if as_dict(part).keys() == _VALUED else part for part in parts]
     results = [p for p in parts if isinstance(p, dict) and _is_result(p)]
     if results and role == "assistant":
         yield from _in_order(parts, item)
@@ -164,6 +166,13 @@ def _from_parts(role: str, parts: Sequence[Any], item: Mapping[str, Any]) -> Ite
         thoughts = [t for p in spoken if (t := _thought(p)) is not None]
         items = [p for p in spoken if not (isinstance(p, dict) and p.get("type") in _UNSAID_PARTS)]
         yield _spoken(role, _joined(items), item, calls, "\n".join(thoughts))
+
+
+def _valued(part: Mapping[str, Any]) -> Any:
+    """Return a part that has all it holds in its value, as LLaMA-Factory's data have it, under usual names."""
+    kind, value = part["type"], part["value"]
+    call = as_dict(embedded(value)) if kind in _CALL_PARTS else {}
+    return {"type": kind, **call} if call else {"type": kind, "text": value} if isinstance(value, str) else part
 
 
 def _in_order(parts: Sequence[Any], item: Mapping[str, Any]) -> Iterator[Message]:

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from flywheel.reading.shapes.acts import words_of
+from flywheel.reading.status import verdict
 from flywheel.reading.values import as_dict, number
 
 # What programs that check a run call its outcome, and what its writer may also have put there.
@@ -46,12 +47,6 @@ _BY_PROGRAM = {"test", "tests", "verifier", "verification"}
 _CHECKING = {*_BY_PROGRAM, "eval", "evaluation", "evaluator", "final", "task", "grading", "grader"}
 _AROUND = {*_CHECKING, "is", "was", "has", "all", "overall", "agent", "goal", "episode", "problem", "run", "trajectory"}
 _NAMES = 4096  # of fields whose meaning is remembered
-_WORDS = {
-    **dict.fromkeys(
-        ("success", "succeeded", "successful", "pass", "passed", "resolved", "solved", "correct", "true"), 1.0
-    ),
-    **dict.fromkeys(("failure", "failed", "fail", "unresolved", "unsolved", "incorrect", "unsuccessful", "false"), 0.0),
-}
 
 
 class Result(NamedTuple):
@@ -78,7 +73,7 @@ def results(fields: Mapping[str, Any]) -> list[Result]:
 def _worded(name: str, given: Any) -> Result | None:
     """Return what a field under another name gives, known by the words of the name."""
     kind = _kind(name)
-    if kind is None or (kind == "judged" and not (isinstance(given, bool) or _verdict(given) is not None)):
+    if kind is None or (kind == "judged" and not (isinstance(given, bool) or verdict(given) is not None)):
         return None
     result = _result(name, given, "recorded" if _BY_PROGRAM.isdisjoint(words_of(name)) else "verifier")
     return None if result is not None and kind == "held" and not 0 <= result.value <= 1 else result
@@ -119,13 +114,8 @@ def by_name(record: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def _result(name: str, given: Any, by: str) -> Result | None:
-    value = _verdict(given)
+    value = verdict(given)
     value = number(given) if value is None else value
     if value is not None and value > 1 and name in _COUNTED:
         return None
     return Result(name, value, by) if value is not None else None
-
-
-def _verdict(given: Any) -> float | None:
-    """Return 1 or 0 for a word that shows whether something held."""
-    return _WORDS.get(given.strip().lower()) if isinstance(given, str) else None

@@ -31,6 +31,7 @@ _ANSWERS = (
     "response",
     "completion",
     "output",
+    "raw_output",
     "original_response",
 )  # the last is LiteLLM's debug file
 _API = {

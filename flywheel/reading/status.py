@@ -70,6 +70,12 @@ _FOUND_NONE = re.compile(
     r"(?:\s(?:for|in|with|to|that|on|by|from|at)\b[^\n:;]*)?\W*",
     re.IGNORECASE,
 )
+_VERDICTS = {
+    **dict.fromkeys(
+        ("success", "succeeded", "successful", "pass", "passed", "resolved", "solved", "correct", "true"), 1.0
+    ),
+    **dict.fromkeys(("failure", "failed", "fail", "unresolved", "unsolved", "incorrect", "unsuccessful", "false"), 0.0),
+}
 
 
 def stated_status(fields: Mapping[str, Any]) -> str:
@@ -173,3 +179,8 @@ def error_type(content: str | None) -> str | None:
     """Return the name of the error that a text begins with, like TimeoutError."""
     match = _TYPE.match(content) if content else None
     return match[1] if match else None
+
+
+def verdict(given: Any) -> float | None:
+    """Return 1 or 0 for a word that shows whether something held."""
+    return _VERDICTS.get(given.strip().lower()) if isinstance(given, str) else None

@@ -12,6 +12,7 @@ from typing import Any
 
 from flywheel.reading.messages import flat_text
 from flywheel.reading.shapes.acts import call_in, words_of
+from flywheel.reading.status import verdict
 from flywheel.reading.values import as_dict, as_list, embedded, first, number, text
 
 Turn = dict[str, Any]
@@ -19,16 +20,37 @@ Turn = dict[str, Any]
 _ACTIONS = ("action", "action_str", "action_code", "action_taken", "action_text", "executed_action", "chosen_action",
             "selected_action", "agent_action", "act", "model_action")  # fmt: skip
 _INPUTS = ("action_input", "actionInput", "action_args", "action_arguments", "action_parameters")
-_BEFORE = ("axtree", "axtree_txt", "accessibility_tree", "a11y_tree", "pruned_html", "dom", "state", "obs")
-_BEHIND = ("next_observation", "next_obs", "execution_result", "env_feedback", "feedback", "tool_output")
+_BEFORE = ("axtree", "axtree_txt", "accessibility_tree", "a11y_tree", "pruned_html", "dom", "state", "obs",
+           "observation_before", "obs_before")  # fmt: skip
+_BEHIND = ("next_observation", "next_obs", "execution_result", "env_feedback", "feedback", "tool_output",
+           "observation_after", "obs_after")  # fmt: skip
 _SEEN = ("observation", "result", "output")
 _SAID = ("response", "raw_prediction", "raw_response", "model_response", "llm_output", "model_output", "reasoning",
          "thought", "thoughts", "think", "reason", "rationale", "plan")  # fmt: skip
 _THOUGHTS = ("thinking", "evaluation_previous_goal", "memory")  # of a browser's agent, next to what it will do
 _SHOWS = {"observation", "screenshot", "screenshot_file", "screenshot_path", "axtree", "axtree_txt",
-          "accessibility_tree", "next_observation", "next_obs", "pruned_html"}  # fmt: skip
-_ACTING = {*_ACTIONS, "model_output"}
-_NUMBERED = {"done", "step", "step_number", "step_index"}  # one of which a step has, where it has earned something
+          "accessibility_tree", "next_observation", "next_obs", "pruned_html", *_BEHIND[-2:]}  # fmt: skip
+_CALLS = ("tool_call", "toolCall", "function_call")  # in the place of an action
+_ACTING = {*_ACTIONS, *_CALLS, "model_output"}
+_NUMBERS = {"step", "step_number", "step_index", "step_id", "step_idx", "timestep", "turn", "round"}
+_NUMBERED = {"done", *_NUMBERS}  # one of which a step has, where it has earned something
+_AIMED = (
+    "target",
+    "selector",
+    "element",
+    "element_id",
+    "value",
+    "text",
+    "key",
+    "keys",
+    "url",
+    "coordinate",
+    "coordinates",
+    "x",
+    "y",
+    "direction",
+    "index",
+)  # what a screen's agent acts on, next to a bare action
 _GOALS = ("goal", "intent", "instruction", "task_description", "objective", "question", "confirmed_task", "query",
           "problem", "prompt", "task", "goal_text", "description")  # fmt: skip
 _ASKED = {"goal", "intent", "instruction", "objective", "question", "query", "problem", "prompt", "task", "request",
@@ -37,6 +59,7 @@ _OF_ASKED = {"user", "description", "text", "original", "initial", "customer", "
 _ENDS = ("final_answer", "finalAnswer", "final_response", "final_output", "final_result", "final", "answer", "response",
          "output")  # fmt: skip
 _DONE = ("done", "isCompleted", "is_completed", "is_done", "terminated", "completed")
+_ENDED = ("success", "ok", "successful", "action_success")
 _CALL = "action"  # the tool, where an action is not an object that names one
 
 
@@ -52,7 +75,9 @@ def is_step(item: Any) -> bool:
     said = any(isinstance(fields.get(name), str) and fields[name] for name in _SAID)
     if isinstance(fields.get("tool"), str) and "verdict" in fields:  # of a guard of tools
         return False
-    return said or not _SHOWS.isdisjoint(fields) or ("reward" in fields and not _NUMBERED.isdisjoint(fields))
+    is_answered = isinstance(fields.get("action"), dict) and "result" in fields and not _NUMBERS.isdisjoint(fields)
+    is_earned = "reward" in fields and not _NUMBERED.isdisjoint(fields)
+    return said or is_earned or is_answered or not _SHOWS.isdisjoint(fields)
 
 
 def _is_cut(fields: Mapping[str, Any]) -> bool:
@@ -89,8 +114,9 @@ def _is_goal(name: str) -> bool:
 
 
 def answer_of(around: Mapping[str, Any]) -> str | None:
-    """Return what the agent answered in the end, as the objects around a run say it."""
-    return next((said for name in _ENDS if (said := text(around.get(name)))), None)
+    """Return what the agent answered in the end, as the objects around a run say it; a mere verdict does not count."""
+    said = (text(around.get(name)) for name in _ENDS)
+    return next((words for words in said if words and verdict(words) is None), None)
 
 
 def turns_of_steps(steps: Sequence[Any]) -> list[Turn]:
@@ -127,16 +153,36 @@ def turns_of_step(step: Mapping[str, Any], position: int) -> Iterator[Turn]:
             yield {"role": "tool", "tool_call_id": f"step_{position - 1}", "content": shown}
         else:
             yield {"role": "context", "name": "observation", "content": shown}
-    call = {"id": f"step_{position}", **called(step[acts], first(step, _INPUTS))}
+    call = {"id": f"step_{position}", **called(step[acts], _given(step, acts))}
     yield {"role": "assistant", "content": text(first(step, _SAID)), "tool_calls": [call]}
     if behind is not None:
-        yield {"role": "tool", "tool_call_id": call["id"], "content": _shown(behind) or ""}
+        yield {"role": "tool", "tool_call_id": call["id"], "content": _shown(behind) or "", **_failed(step)}
+
+
+def _given(step: Mapping[str, Any], acts: str) -> Any:
+    """Return what an action was given in fields of its own: its input, or what a screen's agent acted on."""
+    given = first(step, _INPUTS)
+    if given is not None or not isinstance(step[acts], str) or not step[acts].isidentifier():
+        return given
+    aimed = {name: step[name] for name in _AIMED if step.get(name) is not None}
+    return aimed or None
+
+
+def _failed(step: Mapping[str, Any]) -> dict[str, bool]:
+    """Return whether the action of a step failed, where the step shows it in a field of its own."""
+    ended = next((step[name] for name in _ENDED if isinstance(step.get(name), bool)), None)
+    return {} if ended is None else {"is_error": not ended}
 
 
 def _opened(step: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a step with the fields of its model's output next to its own, as browser agents write them."""
     output = step.get("model_output")
-    return {**step, **output, "observation": True} if isinstance(output, dict) and output.get("action") else step
+    if isinstance(output, dict) and output.get("action"):
+        return {**step, **output, "observation": True}
+    made = next((held for name in _CALLS if call_in(held := as_dict(step.get(name)))), None)
+    if made is None or not _ACTING.isdisjoint(step.keys() - {*_CALLS}):
+        return step
+    return {"action" if name in _CALLS else name: held for name, held in step.items()}
 
 
 def _several(step: Mapping[str, Any], position: int) -> Iterator[Turn]:

@@ -7,7 +7,7 @@ In: an object of a log. Out: the call and the result in it. A name is known by t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -25,6 +25,7 @@ _OF_GIVEN = {"tool", "function", "func", "api", "action", "call", "dict"}
 _GAVE = {"result", "results", "output", "outputs", "observation", "response", "return", "returned"}
 _OF_GAVE = {"tool", "function", "func", "api", "action", "call", "execution"}
 _SAID = ("thought", "thoughts", "reasoning", "rationale", "content", "text")
+_MADE = {"calls", "call", "called", "used", "log", "logs", "invocations", "invoked", "executed", "executions"}
 _FLAGS = ("is_error", "isError", "success", "error", "status")
 _LONGEST_NAME = 64
 _DEEPEST = 24  # objects and lists around a call
@@ -109,8 +110,18 @@ def are_made(items: Any) -> bool:
 
 
 def made_in(fields: Mapping[str, Any]) -> list[Any]:
-    """Return the first list in an object that has nothing but calls with what came of them; [] without one."""
-    return next((held for held in fields.values() if are_made(held)), [])
+    """Return the first list in an object that has nothing but calls that were made; [] without one.
+
+    They have what came of them, or the list's name shows that they were made: `tools_used`, `call_log`.
+    """
+    several = ((name, held) for name, held in fields.items() if isinstance(held, list) and held)
+    return next((held for name, held in several if are_made(held) or _are_listed(name, held)), [])
+
+
+def _are_listed(name: str, items: Sequence[Any]) -> bool:
+    words = words_of(name)
+    is_named = not words.isdisjoint(_MADE) and words <= _MADE | _TOOL | {"tools", "functions", "agent", "all"}
+    return is_named and all(call_in(as_dict(item)) for item in items)
 
 
 def calls_within(value: Any, skipped: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Call]]:

@@ -8,7 +8,7 @@ time, model and tokens of each. A message that holds an agent's calls together w
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from flywheel.extensions import BadRecordError
@@ -17,6 +17,7 @@ from flywheel.reading.shapes.actions import are_steps, is_step, turns_of_step
 from flywheel.reading.shapes.entries import Entry, entry_of, is_named
 from flywheel.reading.shapes.facts import facts_of
 from flywheel.reading.shapes.items import IDS
+from flywheel.reading.shapes.notices import NOTICES, is_notice
 from flywheel.reading.shapes.spelling import lowered
 from flywheel.reading.shapes.steps import RUN_STEP, step_of_smolagents, turns_of_run_step
 from flywheel.reading.shapes.turns import (
@@ -46,7 +47,6 @@ _MODELS = re.compile(  # by whose names a chat may name its agent
     re.IGNORECASE,
 )
 _CALLED = ("function_call", "function-call")  # of ShareGPT: a message that is a call as JSON text
-_NOTICES = ("info", "error", "warning", "notice")  # that Gemini CLI shows between the messages of a chat
 _STEPS = ("step-start", "step-finish")
 _HIDDEN = ("source-url", "source-document", "snapshot", "patch", "toolConfirmationRequest", *_STEPS)
 _NOT_RUN = (
@@ -268,12 +268,6 @@ def _roles(items: Sequence[Any]) -> list[str | None]:
     return ["" if role is None and is_notice(one, passing) else role for role, one in zip(roles, messages, strict=True)]
 
 
-def is_notice(item: Any, kinds: Collection[str]) -> bool:
-    """Whether an item without a role is of a kind of its own, between messages that name theirs under the same name."""
-    fields = as_dict(item)
-    return "role" not in fields and any(isinstance(fields.get(name), str) for name in kinds)
-
-
 def speaks(item: Any) -> str | None:
     """Return the role of a message, '' for a notice; None for what is none, and for one without content."""
     item = lowered(item)
@@ -313,7 +307,7 @@ def turns_in(item: Any) -> list[Turn]:
     role = _speaker(plain)
     if role is None and first(plain, _WORDS):
         raise BadRecordError("bad_record", "a message has no known role")
-    if role is None or plain.get("type") in _NOTICES:
+    if role is None or plain.get("type") in NOTICES:
         return []
     known = _with_results(role, item, plain)
     return _plainly(plain) if known is None else known
@@ -371,7 +365,7 @@ def _plain(item: Mapping[str, Any]) -> Mapping[str, Any]:
     kind = first(item, ("type", "kind", "event"))
     speaker = next((named for name in _SPEAKERS if (named := text(item.get(name)))), None)
     if speaker is None and isinstance(kind, str) and not _SAYS.isdisjoint(item):
-        speaker = kind if kind in ROLES or kind in _OTHERS or kind in _NOTICES else None
+        speaker = kind if kind in ROLES or kind in _OTHERS or kind in NOTICES else None
     words = first(item, _WORDS)
     content = text(item.get("system_prompt")) if words is None else words
     return {**item, "role": speaker, "content": content} if speaker else item
@@ -392,7 +386,7 @@ def _speaker(plain: Mapping[str, Any]) -> str | None:
     named = text(plain.get("role"))
     if named is not None:
         role = _renamed(named) or ("assistant" if named in _CALLED else ROLES.get(named.strip().lower()))
-        return "" if named in _NOTICES else role
+        return "" if named in NOTICES else role
     roles = [turn["role"] for turn in turns_of([plain])] if is_turn(plain) else []
     return next((role for role in ("assistant", "user", *roles) if role in roles), None)
 

@@ -20,6 +20,7 @@ _ASKED_ALONE = ("question", "query", "prompt", "message", "input")  # the surest
 _ANSWERS = {"assistant", "agent", "bot", "chatbot", "ai", "llm", "model", "gpt", "final"}
 _ANSWERED = {"message", "msg", "response", "reply", "answer", "output", "text"}
 _ANSWERED_ALONE = ("response", "answer", "reply")
+_THINKS = {"reasoning", "thinking", "thought", "thoughts", "scratchpad"}
 _WORDS = ("message", "text", "content", "answer", "reply", "response")  # of an answer that is an object
 
 
@@ -37,6 +38,12 @@ def words_in(value: Any) -> str | None:
     """Return the words of an answer: a text, or the text of an object under a usual name."""
     fields = as_dict(value)
     return text(value) or next((said for name in _WORDS if (said := text(fields.get(name)))), None)
+
+
+def thoughts_in(record: Mapping[str, Any]) -> str | None:
+    """Return what the agent thought before it answered, in words, where a record has it next to the answer."""
+    named = (name for name in record if words_of(name) & _THINKS and words_of(name) <= _THINKS | _ANSWERS)
+    return next((said for name in named if (said := text(record[name]))), None)
 
 
 def is_named_by_whom(record: Mapping[str, Any]) -> bool:

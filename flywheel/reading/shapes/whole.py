@@ -37,6 +37,7 @@ _ABOUT = {
     "options", "examples", "demonstrations", "documents", "invocation", "display", "tree", "trys", "candidates",
     "transformed", "checks", "assertions", "exception", "traceback", "path", "suggestion", "suggestions", "snapshot",
 }  # fmt: skip
+_HAPPENED = ("event", "event_type", "eventType", "type", "kind", "action")  # what a program calls what happened
 _GIVEN = ("model_input_messages", "origin", "promptLogs")  # what is there once more: before a step, of a result
 _TEXT_EDITS = ({"text", "range"}, {"newText", "range"})  # what an editor made of a call
 _SHORTEST = 20  # characters of what counts as words
@@ -54,6 +55,13 @@ def whole(record: Mapping[str, Any], events: Iterable[Event]) -> list[Event]:
     if path := _unread(record, made):
         raise BadRecordError("bad_record", f"{path} has words of the talk that would not be read with the rest")
     return made
+
+
+def is_other_line(record: Any) -> bool:
+    """Whether a record is a line of a program's log with nothing of a talk: it names what happened, without words."""
+    fields = as_dict(record)
+    names = any(isinstance(fields.get(name), str) for name in _HAPPENED)
+    return names and _unread(fields, ()) is None and _uncalled(fields, ()) is None
 
 
 def all_called(record: Mapping[str, Any], events: Iterable[Event]) -> list[Event]:
@@ -113,8 +121,10 @@ def _called(events: Sequence[Event]) -> Iterator[tuple[str, set[str]]]:
 
 
 def _calls_of(message: Mapping[str, Any]) -> list[Any]:
-    """Return the calls of a message: in that of a speaker who is not the agent they are text."""
-    return as_list(message.get("tool_calls")) or as_list(embedded(message.get("content")))
+    """Return the calls of a message: in that of a speaker who is not the agent, or in words, they are text."""
+    said = embedded(message.get("content"))
+    within = [made for _, made in calls_within(said, _is_about)] if isinstance(said, dict) else []
+    return as_list(message.get("tool_calls")) or as_list(said) or within
 
 
 def _is_about(name: str) -> bool:

@@ -32,6 +32,7 @@ DATA_SET = "data_set"
 THRESHOLD = 0.5  # confidence from which a reader knows a file
 _SHOWN_KEYS = 8
 _KEY_LENGTH = 32
+_HEAD = 1 << 16  # bytes of a document in which a chat names who speaks
 _DOCUMENTS = {".md", ".rst"}
 _LOGS = {".json", ".jsonl", ".ndjson", ".parquet", ".gz", ".zst", ".log"}
 _DOCUMENT_NAMES = {"readme", "license", "licence", "copying", "notice", "source", "changelog"}
@@ -127,14 +128,20 @@ def _is_plain(key: str) -> bool:
 
 def is_document_name(name: str) -> bool:
     """Whether a file has the name of a document, as there are next to logs."""
+    return PurePosixPath(name.lower()).suffix in _DOCUMENTS or _is_about_a_project(name)
+
+
+def _is_about_a_project(name: str) -> bool:
     path = PurePosixPath(name.lower())
-    return path.suffix in _DOCUMENTS or (path.name.split(".")[0] in _DOCUMENT_NAMES and path.suffix not in _LOGS)
+    return path.name.split(".")[0] in _DOCUMENT_NAMES and path.suffix not in _LOGS
 
 
 def is_text_document(file: Path) -> bool:
-    """Whether a file is a document: named like one, and not beginning like JSON."""
+    """Whether a file is a document: named like one, and beginning neither like JSON nor like a chat."""
     if not is_document_name(file.name):
         return False
+    if _is_about_a_project(file.name):
+        return True
     with file.open("rb") as handle:
-        head = handle.read(256).lstrip(b"\xef\xbb\xbf \t\r\n")
+        head = handle.read(_HEAD).lstrip(b"\xef\xbb\xbf \t\r\n")
     return not text_layout(head) and not head.startswith((b"{", b"[", b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1"))

@@ -19,7 +19,7 @@ import orjson
 from flywheel.stages.ingest.documents import Piece, document_pieces
 from flywheel.stages.ingest.foreign import foreign_bytes, foreign_file, foreign_text
 from flywheel.stages.ingest.framed import Bad, Framed, Lines, Raw, refused
-from flywheel.stages.ingest.jsontext import has_large_numbers, is_object
+from flywheel.stages.ingest.jsontext import PYTHONIC, BadJsonError, has_large_numbers, is_object, loads
 from flywheel.stages.ingest.opening import FREE_BYTES, Content, Opened, Stream, compression
 from flywheel.stages.ingest.tables import delimiter_of, table_rows
 from flywheel.stages.ingest.texts import text_layout, text_records
@@ -118,7 +118,7 @@ class Framing:
         self._unwrap = {"events": _event_data, "prefixed": _as_logged}.get(layout, self._unwrap)
         record: Framed | None = None
         ways = {"document": self._document, "frames": self._frames, "table": self._table, "number": self._number,
-                "text": self._words, "quoted": self._quoted}  # fmt: skip
+                "text": self._words, "quoted": self._quoted, "printed": self._printed}  # fmt: skip
         for record in ways.get(layout, self._lines)(opened):
             yield record
         is_truncated = isinstance(record, Bad) and record.reason == "truncated"
@@ -190,10 +190,11 @@ class Framing:
         detail = f"a line of {size:,} bytes; ingest.max_record_mb allows {self._limits.record_bytes:,}"
         return Bad(self.lines, "bad_record", detail, size, digest.hexdigest())
 
-    def _document(self, stream: Opened) -> Iterator[Framed]:
+    def _document(self, stream: Opened | io.BytesIO) -> Iterator[Framed]:
+        fault = "" if isinstance(stream, io.BytesIO) else stream.fault
         for piece in document_pieces(stream, self._limits.record_bytes):
             self.lines = piece.number
-            yield self._piece(piece, stream.fault)
+            yield self._piece(piece, fault)
 
     def _quoted(self, stream: Opened) -> Iterator[Framed]:
         """Yield the values of a document that was written as JSON twice: it is one text."""
@@ -205,9 +206,18 @@ class Framing:
         if not isinstance(inner, str):
             yield refused(1, "unknown_format", stream.fault or "a text in JSON that is not finished, or not alone", raw)
             return
-        for piece in document_pieces(io.BytesIO(inner.encode()), self._limits.record_bytes):
-            self.lines = piece.number
-            yield self._piece(piece, "")
+        yield from self._document(io.BytesIO(inner.encode()))
+
+    def _printed(self, stream: Opened) -> Iterator[Framed]:
+        """Yield the values of a document that Python printed: its literals are those of JSON, in other words."""
+        raw = stream.read(self._limits.record_bytes + 1)
+        try:
+            value = loads(raw.strip()).value
+        except BadJsonError as error:
+            detail = f"as Python prints objects, but not one that is finished and alone: {error}"
+            yield refused(1, "unknown_format", stream.fault or detail, raw)
+            return
+        yield from self._document(io.BytesIO(orjson.dumps(value)))
 
     def _number(self, stream: Opened) -> Iterator[Framed]:
         """Yield the score that a file holds and nothing else, as an object."""
@@ -279,12 +289,13 @@ class Framing:
 
 
 def _layout(head: bytes) -> str:
-    """Return 'lines', 'events', 'document', 'frames', 'prefixed', 'table', 'number', 'quoted' or 'unknown'."""
+    """Return how a text holds its records: as 'lines', 'document', 'events', ...; 'unknown' where it shows nothing."""
     if foreign_bytes(head):
         return "unknown"
     text = head.removeprefix(_BOM).lstrip()
-    if text.startswith((b"[", *_TWICE)):
-        return "document" if text.startswith(b"[") else "quoted"
+    is_printed = PYTHONIC.match(text) is not None and not is_object(text.split(b"\n", 1)[0])
+    if is_printed or text.startswith((b"[", *_TWICE)):
+        return "printed" if is_printed else "document" if text.startswith(b"[") else "quoted"
     lines = [line for line in text.split(b"\n")[: _PROBED_LINES + 1] if line.strip()]
     some_parse = any(map(is_object, lines))
     if text.startswith(b"{"):

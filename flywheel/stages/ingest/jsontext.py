@@ -1,7 +1,8 @@
 """JSON as logs really hold it: fast where it is clean, tolerant where it is not, never fatal.
 
-In: bytes or text of one JSON value. Out: the value, with what no table can hold replaced and named in `tags`: NaN and
-infinities become null, halves of emoji become U+FFFD. Integers beyond 64 bits stay exact.
+In: bytes or text of one JSON value, or of one literal of Python's, which programs log that print an object. Out: the
+value, with what no table can hold replaced and named in `tags`: NaN and infinities become null, halves of emoji become
+U+FFFD. Integers beyond 64 bits stay exact.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ import orjson
 
 from flywheel.extensions import BadRecordError
 from flywheel.io.files import encodable
+from flywheel.reading.values import python_value
 from flywheel.records import canonical_json
 
+PYTHONIC = re.compile(rb"\[?\s*\{\s*'")  # how objects begin that Python printed
 MAX_DEPTH = 200  # deeper than any agent's log; far below what the recursive writers and readers downstream survive
 
 BROKEN_TEXT = "broken_text"
@@ -26,6 +29,7 @@ _BIG_INTEGER = re.compile(rb"(?:[:,\[]|^)[ \t\r\n]*(?:-\d{19}|\d{20})")  # the f
 # Digits and minus as 0, and what may precede a number as a colon: so one search finds what the pattern might.
 _SHAPE = bytes.maketrans(b"123456789-,[ \t\r\n", b"0000000000::::::")
 _MANY_DIGITS = b":" + b"0" * 20
+_LONGEST_LITERAL = 4_000_000  # characters; parsing Python takes some hundred bytes for each
 
 
 class BadJsonError(BadRecordError):
@@ -77,6 +81,9 @@ def _tolerant(raw: bytes) -> Loaded:
     try:
         value = json.loads(text, parse_constant=lambda _: items.append(NON_FINITE))
     except json.JSONDecodeError as error:
+        printed = python_value(text) if PYTHONIC.match(raw) and len(raw) <= _LONGEST_LITERAL else None
+        if printed is not None:
+            return storable(printed)
         # JSONDecodeError.msg is one of a fixed set of sentences; it never quotes the text
         raise BadJsonError("bad_json", f"{error.msg.removesuffix(' at')} at character {error.pos}") from None
     except (RecursionError, ValueError) as error:

@@ -1,20 +1,26 @@
-"""Chats that programs write as plain text: Aider's history of its chats, and its log of what the model read and wrote.
+"""Chats that programs write as text: Aider's history of its chats, its log of what the model read, and Markdown.
 
 In: a stream of lines. Out: a record a message, or a call, as readers of messages and of Chat Completions know them.
 
-A history shows what people saw, not what the model read: its answers are tagged `history_missing`. Lines of the program
+A history shows what people saw, not what the model read: its answers are tagged `history_missing`. Lines of Aider
 itself and of people's input end in two spaces, as Markdown breaks lines, and the model's words do not.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, BinaryIO
 
 from flywheel.records import content_id
 from flywheel.stages.ingest.framed import Bad, Record, refused
 from flywheel.stages.ingest.jsontext import storable
+from flywheel.stages.ingest.markdown import is_chat, messages
+from flywheel.stages.ingest.prose import crew_tasks, named_turns, prose_layout, react_attempts
+
+_Numbered = tuple[int, str]
+_Rows = Iterator[tuple[int, dict[str, Any]]]
 
 _BEGUN = re.compile(r"# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\Z")
 _TYPED = re.compile(r"####(?: (.*?))? {2,}\Z")
@@ -26,18 +32,28 @@ _BLANK = "<blank>"  # nothing was typed
 _EMPTYING = ("/clear", "/reset")
 _CALL = re.compile(r"(TO LLM|LLM RESPONSE) (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\S*\Z")
 _SAID = re.compile(r"(SYSTEM|USER|ASSISTANT|TOOL|DEVELOPER)(?: (.*))?\Z", re.DOTALL)
+_SPEAKS = re.compile(  # in any line of such a text; a quick look
+    rb"^(?:\[[^\]]{10,30}\] *)?(?:#{1,6} |_?\*\*|User|Human|Customer|You|System|Question|Task|[\d-]{10} \S+ task_n)",
+    re.MULTILINE,
+)
+_WHOLE: dict[str, Callable[[Sequence[_Numbered]], _Rows]] = {  # of which all lines are looked at before one is read
+    "markdown": messages, "named": named_turns, "react": react_attempts, "crew": crew_tasks,
+}  # fmt: skip
 _ANSWER = "answer"
 _NEXT = "-------"
 _UNSEEN = ("history_missing",)  # the files and the messages that are sent along are in no line
 
-_Numbered = tuple[int, str]
-
 
 def text_layout(head: bytes) -> str:
-    """Return 'chats' or 'calls' for the beginning of such a text; '' for any other."""
+    """Return the layout of such a text by its beginning: 'chats', 'calls', 'markdown', ...; '' for any other."""
     first = next((line for line in head[:4096].splitlines() if line.strip()), b"").decode("utf-8", "replace").rstrip()
     call = _CALL.match(first)
-    return "chats" if _BEGUN.match(first) else "calls" if call and call[1] == "TO LLM" else ""
+    if _BEGUN.match(first) or (call and call[1] == "TO LLM"):
+        return "chats" if _BEGUN.match(first) else "calls"
+    if first[:1] in ("{", '"') or not _SPEAKS.search(head):
+        return ""
+    lines = head.decode("utf-8", "replace").splitlines()
+    return "markdown" if is_chat(lines) else prose_layout(lines)
 
 
 def text_records(stream: BinaryIO, layout: str, limit: int) -> Iterator[Record | Bad]:
@@ -49,13 +65,20 @@ def text_records(stream: BinaryIO, layout: str, limit: int) -> Iterator[Record |
         limit: length in bytes above which a record is not kept.
     """
     lines = _Lines(stream, limit)
-    for number, (line, value) in enumerate((_chats if layout == "chats" else _calls)(lines), 1):
+    ways: dict[str, Callable[[Iterable[_Numbered]], _Rows]] = {
+        "chats": _chats, "calls": _calls, **{name: partial(_of_all, way) for name, way in _WHOLE.items()},
+    }  # fmt: skip
+    for number, (line, value) in enumerate(ways[layout](lines), 1):
         lines.size = 0
         kept, tags = storable(value)
         is_act = value.get("role") == "assistant"
         yield Record(line, kept, None, (*tags, *(_UNSEEN if is_act else ())), number)
     if lines.bad is not None:
         yield lines.bad
+
+
+def _of_all(way: Callable[[Sequence[_Numbered]], _Rows], lines: Iterable[_Numbered]) -> _Rows:
+    yield from way(list(lines))
 
 
 class _Lines:

@@ -17,15 +17,15 @@ from flywheel.reading.events import Event, Source, request, source_of
 from flywheel.reading.feedback import JUDGING, judgements, outcome
 from flywheel.reading.reader import reader
 from flywheel.reading.rollout import Rollout, rollout_events
-from flywheel.reading.shapes.actions import are_steps, earned, is_step
-from flywheel.reading.shapes.acts import is_act, said_in
+from flywheel.reading.shapes.actions import are_steps, earned, goal_of, is_step
+from flywheel.reading.shapes.acts import is_act, said_in, words_of
 from flywheel.reading.shapes.chats import chat, is_begun, is_call_alone, is_piece, speaks
 from flywheel.reading.shapes.entries import Entry, entry_of, run_totals
 from flywheel.reading.shapes.facts import facts_of
 from flywheel.reading.shapes.items import IDS, thoughts_of
 from flywheel.reading.shapes.spelling import lowered
 from flywheel.reading.shapes.turns import ITEM_KINDS
-from flywheel.reading.shapes.whole import whole
+from flywheel.reading.shapes.whole import is_other_line, whole
 from flywheel.reading.shapes.wrapped import asked_as, asked_last, is_exchange, unwrapped
 from flywheel.reading.shapes.written import as_written, with_written_calls
 from flywheel.reading.usage import token_counts
@@ -43,7 +43,7 @@ _WITHIN = ("parentToolCallId", "parent_tool_use_id", "parent_tool_call_id")  # t
 _BODIES = ("data", "message", "item", "payload", "session")
 _FOLDERS = 4  # that name a chat with its file
 _NUMBERED = re.compile(r"[a-z]*(?:message|msg|event|turn|entry)[_-]?\d+\Z", re.IGNORECASE)
-_RUNS = ("run_id", "runId", "episode_id", "episodeId", "rollout_id", "trajectory_id", "episode")  # chats of one's own
+_RUNS = ("run_id", "runId", "episode_id", "episodeId", "rollout_id", "trajectory_id", "episode", "telegram_id", "wa_id")
 _STEP_NUMBERS = ("step", "step_idx", "step_index", "step_id", "timestep", "t")
 _TRACES = ("trace_id", "traceId")
 _PUT_IN = {"input", "inputs", "request"}
@@ -51,13 +51,26 @@ _NODES = 4  # nodes of a graph that may add to its state at once
 
 
 def _rows_share(sample: Sample) -> float:
-    return _share(sample) * all(_named(record) for record in sample.records)
+    return _share(sample) * all(_named(record) or _is_other(record) for record in sample.records)
 
 
 def _file_share(sample: Sample) -> float:
     if len(sample.records) == 1 and _is_numbered(sample):
         return _CONFIDENCE * (speaks(_unwrapped(sample.records[0])) is not None)
-    return _share(sample) * (not any(_named(record) and speaks(record) for record in sample.records))
+    spoken = [(role, as_dict(record)) for record in sample.records if (role := speaks(record))]
+    return _share(sample) * (not any(_named(record) for _, record in spoken)) * (not _are_several(spoken))
+
+
+def _are_several(spoken: Sequence[tuple[str, Mapping[str, Any]]]) -> bool:
+    """Whether messages are of several chats: under an id of each that flywheel does not know, two speak or more."""
+    common = set.intersection(*(set(record) for _, record in spoken)) if spoken else set()
+    for name in (name for name in common if words_of(name) & {"id", "user", "channel", "phone"}):
+        by_value: dict[str, set[str]] = {}
+        for role, record in spoken:
+            by_value.setdefault(str(record[name]), set()).add(role)
+        if len(by_value) > 1 and all({"user", "assistant"} <= roles for roles in by_value.values()):
+            return True
+    return False
 
 
 def _written_share(sample: Sample) -> float:
@@ -80,7 +93,7 @@ def _share(sample: Sample) -> float:
     if added and all("event" in as_dict(record) or _added(record) for record in sample.records):
         return _CONFIDENCE * ("assistant" in added)
     spoken = [role for record in sample.records if (role := speaks(record)) is not None]
-    others = sum(speaks(record) is None and not _is_notice(record) for record in sample.records)
+    others = sum(speaks(record) is None and not _is_beside(record) for record in sample.records)
     is_said = any(_is_said(record) for record in sample.records)
     is_answered = bool(_ANSWERED & set(spoken)) or are_steps(sample.records) or any(map(_step_counts, sample.records))
     is_read = is_said and is_answered and others <= len(spoken) and not _is_doubled(sample.records)
@@ -104,6 +117,15 @@ def _is_notice(record: Any) -> bool:
     """Whether a record is one of a stream's that shows how the run goes on."""
     fields = as_dict(record)
     return "." in str(fields.get("type")) or "subtype" in fields or isinstance(fields.get("part"), dict)
+
+
+def _is_beside(record: Any) -> bool:
+    """Whether a record is one of a program that logs more than a talk."""
+    return _is_notice(record) or is_other_line(record)
+
+
+def _is_other(record: Any) -> bool:
+    return speaks(record) is None and is_other_line(record)
 
 
 def _is_said(record: Any) -> bool:
@@ -157,6 +179,12 @@ def _of_file(record: Mapping[str, Any], line: int, *, is_written: bool = False) 
 def _of_written(record: Mapping[str, Any], line: int) -> Iterator[Event]:
     """Yield the events of a record of a file that is one chat whose calls are written in words."""
     yield from _of_file(record, line, is_written=True)
+
+
+def _of_rows(record: Mapping[str, Any], line: int) -> Iterator[Event]:
+    """Yield the events of a record of a table of messages; a line of a program's log that names no chat makes none."""
+    if _named(record) is not None or not _is_other(record):
+        yield from _read(record, line)
 
 
 def _read(record: Mapping[str, Any], line: int, *, is_written: bool = False) -> Iterator[Event]:
@@ -252,8 +280,7 @@ def _spoken(record: Mapping[str, Any], items: list[Any], entry: Entry | None, pl
         if piece == "revision" and event["kind"] == EventKind.TOOL_RESULT:  # once for all revisions
             event = {**event, "span_id": event.get("tool_call_id")}  # noqa: PLW2901
         yield {**event, "user": source["user"], "ids": [f"response:{own}"] if own else []}
-    if are_steps([record]):
-        yield from _earned(record, rollout)
+    yield from _around_step(record, source, rollout)
     if own:
         yield from judgements(record, {**source, "conversation_id": rollout.conversation}, own)
 
@@ -270,12 +297,17 @@ def _steps_before(record: Mapping[str, Any], line: int) -> int:
     return line - 1 if own is None else own
 
 
-def _earned(record: Mapping[str, Any], rollout: Rollout) -> Iterator[Event]:
-    """Yield what a step has earned; of an attempt the sum of its steps counts.
+def _around_step(record: Mapping[str, Any], source: Source, rollout: Rollout) -> Iterator[Event]:
+    """Yield what was to be done, with the first of the steps that repeat it, and what a step has earned.
 
-    A last step without anything counts only where a file has several attempts: a program with a file for each scores
-    the whole elsewhere.
+    Of an attempt the sum of what its steps earned counts. A last step without anything counts only where a file has
+    several attempts: a program with a file for each scores the whole elsewhere.
     """
+    if not are_steps([record]):
+        return
+    number, goal = count(first(record, _STEP_NUMBERS)), goal_of(record)
+    if goal is not None and " " in goal and number is not None and number <= 1:
+        yield request([{"role": "user", "content": goal}], {**source, "ts": None}, 0, {})
     is_of_several = _named(record) is not None or rollout.task is not None
     reward = earned([record], whole=is_of_several and record.get("done") is True)
     if reward is not None:
@@ -326,11 +358,11 @@ def _added(record: Any) -> list[Any]:
 
 
 FILES = reader(
-    "message_files", 12, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
+    "message_files", 13, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
     from_path=within_file,
 )  # fmt: skip
 WRITTEN = reader(
-    "written_files", 6, "files that are one chat, whose calls are written in words (ReAct)", sniff=_written_share,
+    "written_files", 7, "files that are one chat, whose calls are written in words (ReAct)", sniff=_written_share,
     read=_of_written, from_path=within_file,
 )  # fmt: skip
-ROWS = reader("message_rows", 10, "tables of messages that name their chats", sniff=_rows_share, read=_read)
+ROWS = reader("message_rows", 11, "tables of messages that name their chats", sniff=_rows_share, read=_of_rows)

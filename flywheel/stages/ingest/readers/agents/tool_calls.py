@@ -20,7 +20,7 @@ from flywheel.reading.shapes.actions import answer_of, goal_of, is_step
 from flywheel.reading.shapes.acts import call_in, made_in, result_in, tool_in
 from flywheel.reading.shapes.entries import entry_of
 from flywheel.reading.shapes.items import IDS
-from flywheel.reading.shapes.whole import whole
+from flywheel.reading.shapes.whole import is_other_line, whole
 from flywheel.reading.status import FAILED, tool_status
 from flywheel.reading.values import as_dict, embedded, first, ident, picked, text, when
 from flywheel.records import EventKind, content_id
@@ -34,7 +34,7 @@ _TALKS = {"role", "messages", "prompt", "completion", "question", "answer", "use
           "choices", "observation", "action", "reward"}  # fmt: skip
 _ENDS = ("status", "success", "ok", "error", "is_error", "isError", "exit_code")
 _RAN = (*_ENDS, "duration_ms", "duration", "latency_ms", "elapsed_ms", "timestamp", "ts", "time", "t")
-_BODIES = ("data", "payload", "params", "request", "call")
+_BODIES = ("data", "payload", "params", "request", "call", "details")
 _GIVEN = ("arguments", "args", "params", "parameters", "kwargs", "tool_input", "tool_args")
 _SUMMARIES = ("result_summary", "result_preview", "output_summary", "output_preview", "response_preview", "summary")
 _CONFIDENCE = 0.5  # less than of any reader of talks
@@ -75,9 +75,19 @@ def _ended(record: Mapping[str, Any]) -> bool:
 
 def _is_call(record: Any) -> bool:
     """Whether a record is a call that a program logged, and nothing that somebody wrote."""
-    fields = as_dict(record)
-    is_talk = not _TALKS.isdisjoint(fields) or is_step(fields) or entry_of(fields) is not None
+    fields = _opened(record)
+    entry = entry_of(fields)
+    is_said = entry is not None and entry.kind not in ("call", "result")
+    is_talk = not _TALKS.isdisjoint(fields) or is_step(fields) or is_said
     return not is_talk and _call(fields) is not None and any(name in fields for name in _RAN)
+
+
+def _opened(record: Any) -> Mapping[str, Any]:
+    """Return a record with the fields of the object in it that is a call next to its own: a program's event."""
+    fields = as_dict(record)
+    bodies = ((name, as_dict(fields.get(name))) for name in _BODIES if call_in(fields) is None)
+    name, held = next(((name, held) for name, held in bodies if call_in(held) and result_in(held)), ("", {}))
+    return {**{k: v for k, v in fields.items() if k != name}, **held} if held else fields
 
 
 def _is_result(record: Any) -> bool:
@@ -109,9 +119,10 @@ def _listed(record: Any) -> list[Any]:
 
 
 def _share(sample: Sample) -> float:
-    calls = sum(_is_call(record) or bool(_listed(record)) for record in sample.records)
-    results = sum(not _is_call(record) and _is_result(record) for record in sample.records)
-    return _CONFIDENCE if calls and 2 * (calls + results) >= len(sample.records) else 0.0
+    calls = [record for record in sample.records if _is_call(record) or _listed(record)]
+    others = [record for record in sample.records if record not in calls and not _is_result(record)]
+    is_log = 2 * len(others) <= len(sample.records) or all(map(is_other_line, others))
+    return _CONFIDENCE if calls and is_log else 0.0
 
 
 def _session_share(sample: Sample) -> float:
@@ -127,6 +138,7 @@ def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
     if several := _listed(record):
         yield from whole(record, _attempt(record, several, line))
         return
+    record = _opened(record)
     made = _call(record) if _is_call(record) else None
     if made is None and not _is_result(record):
         if _is_part(record):
@@ -172,6 +184,6 @@ def _source(record: Mapping[str, Any]) -> Source:
     return source
 
 
-SESSIONS = reader("tool_calls", 1, "logs of tools that agents called, by session", sniff=_session_share, read=_read)
-FILES = reader("tool_call_files", 1, "the same where no call names a session", sniff=_file_share, read=_read,
+SESSIONS = reader("tool_calls", 2, "logs of tools that agents called, by session", sniff=_session_share, read=_read)
+FILES = reader("tool_call_files", 2, "the same where no call names a session", sniff=_file_share, read=_read,
                from_path=within_file)  # fmt: skip

@@ -21,6 +21,7 @@ from flywheel.reading.shapes import schemas
 from flywheel.reading.shapes.actions import answer_of, are_steps, earned, goal_of
 from flywheel.reading.shapes.chats import chat, has_calls, is_begun, is_chat, is_common, speaks
 from flywheel.reading.shapes.items import item_messages
+from flywheel.reading.shapes.notices import is_shown
 from flywheel.reading.shapes.places import Found, chats_within
 from flywheel.reading.shapes.series import chat_of_calls
 from flywheel.reading.shapes.whole import whole
@@ -196,7 +197,9 @@ def _read(record: Mapping[str, Any]) -> Iterator[Event]:
     own = {source_of(found.around[0])["conversation_id"] for found in chats}
     is_named = len(own) == len(chats) and None not in own  # each has a name of its own
     named = ((found, found.name if len(chats) > 1 and not is_named else "") for found in chats)
-    yield from whole(record, (event for found, name in named for event in _chat(record, found, name)))
+    said = [item for item in as_list(record.get("messages")) if not is_shown(item)]
+    made = (event for found, name in named for event in _chat(record, found, name))
+    yield from whole({**record, "messages": said} if said else record, made)
 
 
 def _chat(record: Mapping[str, Any], found: Found, name: str) -> Iterator[Event]:
@@ -368,7 +371,7 @@ def _sniff(sample: Sample) -> float:
 
 READER = reader(
     "transcripts",
-    13,
+    14,
     "chats of any program, one a record",
     sniff=_sniff,
     needs=_is_any,

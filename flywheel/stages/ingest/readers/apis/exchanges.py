@@ -19,8 +19,16 @@ from flywheel.reading.pairs import Pair, response_body
 from flywheel.reading.reader import reader
 from flywheel.reading.rollout import Rollout, rollout_events
 from flywheel.reading.shapes import about_answer, answered, asked, unread
+from flywheel.reading.shapes.acts import made_in
 from flywheel.reading.shapes.chats import chat
-from flywheel.reading.shapes.spoken import answered_field, asked_field, is_named_by_whom, made_between, words_in
+from flywheel.reading.shapes.spoken import (
+    answered_field,
+    asked_field,
+    is_named_by_whom,
+    made_between,
+    thoughts_in,
+    words_in,
+)
 from flywheel.reading.shapes.turns import Turn
 from flywheel.reading.shapes.whole import whole
 from flywheel.reading.streams import stream_events
@@ -33,7 +41,8 @@ from flywheel.stages.ingest.readers.apis._dialects.which import dialect_of
 _PAIRS = (
     ("request", "response"), ("full_request", "full_response"), ("request_payload", "response_payload"),
     ("input", "output"), ("inputs", "outputs"), ("inputs", "output"), ("question", "answer"),
-    ("query", "answer"), ("query", "response"), ("prompt", "output"), ("prompt", "answer"),
+    ("query", "answer"), ("query", "response"), ("prompt", "output"), ("prompt", "answer"), ("prompt", "raw_output"),
+    ("input", "actual_output"), ("input", "actualOutput"),
 )  # fmt: skip
 _BODIES = ("inputBodyJson", "outputBodyJson", "body")  # where Bedrock's log and proxies keep what went over the wire
 _ASKED = ("contents", "messages", "prompt")  # the last as the AI SDK's models are given it
@@ -42,9 +51,10 @@ _LOGGED = (  # what a line of a log has and a list of right answers has not
     "model", "model_name", "modelId", "session_id", "conversation_id", "thread_id", "timestamp", "ts", "created_at",
     "latency_ms", "latency_s", "input_tokens", "prompt_tokens", "usage", "time", "datetime", "response_time",
     "response_time_seconds", "response_time_ms",
+    "actual_output", "actualOutput",
 )  # fmt: skip
 _OF_OTHERS = ("tool", "tool_name", "expected", "expected_output", "span_id", "spanId", "op_name", "run_type", "type")
-_MODELS = ("model", "modelId", "model_id", "model_name", "ai_model")
+_MODELS = ("model", "modelId", "model_id", "model_name", "ai_model", "model_used")
 _API, _WORDS = 0.8, 0.55
 
 
@@ -135,12 +145,12 @@ _ANY = Dialect((), _history, _completed, _answer, _tools)
 
 def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
     """Yield the events of a record: all that is in it, where a program of one's own wrote it."""
-    if not _is_worded(record):
+    if not is_worded(record):
         yield from _called(record, line)
         return
     asked, answered = asked_field(record), answered_field(record)
     between = list(made_between(record, {}))
-    if between and asked and answered:
+    if (between or thoughts_in(record)) and asked and answered:
         yield from whole(record, _with_calls(record, asked, answered, between, line))
     else:
         yield from whole(record, _called(record, line))
@@ -151,7 +161,7 @@ def _with_calls(
 ) -> Iterator[Event]:
     """Yield the events of a question in words, the calls about it that are listed next to it, and the answer."""
     said = {"role": "user", "content": record[asked]}
-    answer = {"role": "assistant", "content": words_in(record[answered])}
+    answer = {"role": "assistant", "content": words_in(record[answered]), **present(reasoning=thoughts_in(record))}
     history, facts = chat([said, *between, answer])
     source = source_of(as_dict(embedded(record.get("metadata"))), record)
     rollout = Rollout(
@@ -202,7 +212,7 @@ def _rows(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _is_row(record: Any) -> bool:
-    return _is_api(record) or _is_worded(record)
+    return _is_api(record) or is_worded(record)
 
 
 def _is_api(record: Any) -> bool:
@@ -216,10 +226,10 @@ def _is_api(record: Any) -> bool:
     return is_said or any(isinstance(pair.response.get(name), dict | list) for name in (*_ANSWERED, "error"))
 
 
-def _is_worded(record: Any) -> bool:
+def is_worded(record: Any) -> bool:
     """Whether a record has a question and an answer in words, and something that only a log has."""
     fields = as_dict(record)
-    is_logged = first(fields, _LOGGED) is not None or is_named_by_whom(fields)
+    is_logged = first(fields, _LOGGED) is not None or is_named_by_whom(fields) or bool(made_in(fields))
     pair = _pair(fields) if is_logged and first(fields, _OF_OTHERS) is None else None
     if pair is None or pair.request.keys() > {"input", "model"} or "input" not in pair.request:
         return False
@@ -229,7 +239,8 @@ def _is_worded(record: Any) -> bool:
     )
 
 
-def _is_page(record: Any) -> bool:
+def is_page(record: Any) -> bool:
+    """Whether a document has a list of such records."""
     return isinstance(record, dict) and _rows(record)[0] is not record
 
 
@@ -239,9 +250,9 @@ def _is_any(record: Any) -> bool:
 
 READER = reader(
     "exchanges",
-    9,
+    10,
     "calls of any other API, what was asked and answered",
-    marks=[(_API, _is_api), (_WORDS, _is_worded), (_WORDS, _is_page)],
+    marks=[(_API, _is_api), (_WORDS, is_worded), (_WORDS, is_page)],
     needs=_is_any,
     refusal="no question with its answer",
     read=_read,

@@ -19,9 +19,11 @@ from flywheel.reading.outcomes import by_name, is_unmeasured, results
 from flywheel.reading.reader import reader
 from flywheel.reading.shapes.actions import is_step
 from flywheel.reading.shapes.places import chats_within, numbered
+from flywheel.reading.shapes.spoken import answered_field
 from flywheel.reading.values import as_dict, as_list, first, ident, text, when
 from flywheel.records import SETTINGS, content_id
 from flywheel.stages.ingest.readers.apis._dialects.calls import LINE
+from flywheel.stages.ingest.readers.apis.exchanges import is_page, is_worded
 
 _IDS = (
     "session_id", "conversation_id", "thread_id", "trace_id", "trial_name", "trial_id",
@@ -73,7 +75,7 @@ def _sniff(sample: Sample) -> float:
     entries = [entry for record in records for entry in _entries(record)]
     if not entries or any(_talks(entry) for entry in (*records, *(fields for _, fields in entries))):
         return 0.0
-    if any(_chats(record) or _has_steps(record) for record in records):
+    if any(_chats(record) or _has_steps(record) or is_page(record) for record in records):
         return 0.0
     told = [entry for entry in entries if results(entry[1])]
     if len(entries) > 1:
@@ -149,6 +151,7 @@ def _has_steps(place: Any) -> bool:
 def _talks(fields: Mapping[str, Any]) -> bool:
     """Whether an object holds a talk, or is a step of one or a call of a tool with its result."""
     talks = any(isinstance(fields.get(key), list | dict) and fields[key] for key in _TALKS) or is_step(fields)
+    talks = talks or (is_worded(fields) and answered_field(fields) != "answer")  # which may be the right one
     return talks or (text(first(fields, _TOOLS)) is not None and not fields.keys().isdisjoint(_GIVEN))
 
 
@@ -179,5 +182,5 @@ def _is_short(value: str) -> bool:
 
 
 READER = reader(
-    "run_result", 6, "results and settings next to transcripts", sniff=_sniff, read=_read, from_path=_from_path
+    "run_result", 7, "results and settings next to transcripts", sniff=_sniff, read=_read, from_path=_from_path
 )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from flywheel.reading.events import Event, Source, conversation_of, request, source_of, tool_result
-from flywheel.reading.feedback import judgements
+from flywheel.reading.feedback import is_scored, judgements
 from flywheel.reading.messages import Message
 from flywheel.reading.pairs import Pair, common_payload
 from flywheel.reading.values import as_dict, embedded, first, ident, picked, present, text
@@ -20,7 +20,7 @@ from flywheel.records import EventKind, content_id
 LINE = 1000  # events that one line of a log gives at most: their seq is the line's and their place in it
 _COSTS = ("input_tokens", "output_tokens", "cost_usd")  # paid for a call without an answer, too
 _TRACE = ("trace_id", "traceId")
-_MODELS = ("model_name", "modelName", "model_id", "modelId")  # of home-made logs
+_MODELS = ("model_name", "modelName", "model_id", "modelId", "model_used")  # of home-made logs
 _REQUEST = ("request_id", "requestId", "x_request_id", "litellm_call_id", "_request_id")
 
 
@@ -37,6 +37,9 @@ class Dialect(NamedTuple):
 
 def call_events(pair: Pair, dialect: Dialect, line: int) -> Iterator[Event]:
     """Yield the events of one call.
+
+    A program's own row of what was asked and answered, with how it ended, is an attempt: others at the same words are
+    others, as in the rollouts of a group.
 
     Args:
         pair: request and response; either may be empty.
@@ -125,10 +128,16 @@ def source_of_pair(pair: Pair, history: list[Message], response: Mapping[str, An
     conversation = source["conversation_id"]
     conversation = (named or conversation) if conversation == trace else conversation
     if conversation is None and history:
-        conversation = conversation_of(history, source["user"])
+        is_attempt = is_scored(pair.envelope) and not {"said", "raw"}.isdisjoint({*pair.response, *response})
+        conversation = attempt_name(pair) if is_attempt else conversation_of(history, source["user"])
     source["conversation_id"] = conversation or (response_name(own) if own else f"chat-{content_id(response)}")
     source["ids"] = names(source["conversation_id"], response=own, request=_find(places, _REQUEST), trace=trace)
     return source
+
+
+def attempt_name(pair: Pair) -> str:
+    """Return the name of an attempt that is one record, and names no other."""
+    return "chat-" + content_id("attempt", pair.envelope)
 
 
 def names(conversation: str, **known: str | None) -> list[str]:

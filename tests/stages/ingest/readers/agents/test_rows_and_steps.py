@@ -1,0 +1,165 @@
+"""Rows of attempts and steps, as programs of one's own write them: nothing of them is lost, nothing is made up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.stages.ingest.conftest import COUNTING
+
+Write = Callable[..., Path]
+Take = Callable[..., Any]
+Row = dict[str, Any]
+
+
+def calls(taken: Any) -> list[tuple[str, Any]]:
+    """Return the calls that were made."""
+    made = (call for payload in taken.payloads() for call in payload.get("message", {}).get("tool_calls", ()))
+    return [(call["name"], call["arguments"]) for call in made]
+
+
+def values(taken: Any) -> list[float]:
+    """Return the outcomes."""
+    return sorted(payload["value"] for payload in taken.payloads() if payload.get("source"))
+
+
+def test_rollouts_of_one_prompt_keep_their_rewards(write: Write, take: Take) -> None:
+    rows = [{"prompt": "Pick a part.", "completion": f"part {n}", "reward": float(n % 2)} for n in range(6)]
+    taken = take(write("rollouts.jsonl", rows), cfg=COUNTING)
+    assert taken.events["conversation_id"].n_unique() == 6
+    assert values(taken) == [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]
+
+
+def test_a_tested_answer_is_a_talk_and_an_outcome(write: Write, take: Take) -> None:
+    rows = [
+        {"id": n, "query": f"Part {n}?", "response": f"It is {n}.", "thread_id": f"t{n}", "correct": n > 1}
+        for n in range(3)
+    ]
+    taken = take(write("results.jsonl", rows), cfg=COUNTING)
+    assert sorted(taken.events["kind"]) == ["model_call"] * 3 + ["outcome"] * 3
+    assert values(taken) == [0.0, 0.0, 1.0]
+
+
+def test_deepevals_cases_are_read_with_their_verdicts(tmp_path: Path, take: Take) -> None:
+    cases = [{"name": f"case_{n}", "input": "Weather?", "actualOutput": f"Sun {n}.", "expectedOutput": "Sun.",
+              "success": n == 1, "metricsData": [{"name": "GEval", "score": 0.5, "success": n == 1}]}
+             for n in range(2)]  # fmt: skip
+    (tmp_path / "run.json").write_text(json.dumps({"testCases": cases, "testPassed": 1}), encoding="utf-8")
+    taken = take(tmp_path / "run.json", cfg=COUNTING)
+    assert taken.events["conversation_id"].n_unique() == 2
+    assert values(taken) == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("name", ["tools_used", "tool_calls", "call_log"])
+def test_calls_next_to_an_answer_need_no_results(name: str, write: Write, take: Take) -> None:
+    rows = [{"question": f"Part {n}?", "answer": f"It is {n}.", name: [{"name": "look", "args": {"n": n}}]}
+            for n in range(3)]  # fmt: skip
+    assert calls(take(write("log.jsonl", rows), cfg=COUNTING)) == [("look", {"n": n}) for n in range(3)]
+
+
+def test_a_list_of_tools_is_no_list_of_calls(write: Write, take: Take) -> None:
+    tools = [{"name": "look", "description": "Looks.", "parameters": {"type": "object"}}]
+    rows = [{"question": f"Part {n}?", "answer": f"It is {n}.", "model": "m", "tools": tools} for n in range(3)]
+    taken = take(write("log.jsonl", rows), cfg=COUNTING)
+    assert (calls(taken), taken.events.height) == ([], 3)
+
+
+def test_what_was_thought_is_next_to_the_answer(write: Write, take: Take) -> None:
+    rows = [{"user_prompt": f"Part {n}?", "assistant_scratchpad": "I look it up first, then I answer.",
+             "assistant_response": f"It is {n}."} for n in range(3)]  # fmt: skip
+    messages = [p["message"] for p in take(write("log.jsonl", rows), cfg=COUNTING).payloads() if "message" in p]
+    assert {message["reasoning"] for message in messages} == {"I look it up first, then I answer."}
+
+
+def test_parts_may_hold_all_in_a_value(write: Write, take: Take) -> None:
+    call = json.dumps({"name": "look", "arguments": {"n": 1}})
+    said = [{"type": "reasoning", "value": "Look."}, {"type": "tool_call", "value": call}]
+    messages = [
+        {"role": "user", "content": [{"type": "text", "value": "Part 1?"}]},
+        {"role": "assistant", "content": said},
+        {"role": "tool", "content": [{"type": "text", "value": "one"}]},
+        {"role": "assistant", "content": [{"type": "text", "value": "It is one."}]},
+    ]
+    taken = take(write("data.jsonl", [{"messages": messages}]), cfg=COUNTING)
+    answers = [payload["message"] for payload in taken.payloads() if "message" in payload]
+    assert (calls(taken), answers[0]["reasoning"]) == ([("look", {"n": 1})], "Look.")
+    assert answers[1]["content"] == "It is one."
+
+
+STEPS = [
+    {"action": "click_link", "target": "Python 3.14", "reason": "Newest.", "observation": "a page", "success": False}
+]
+
+
+def test_a_bare_action_is_given_what_it_acted_on_and_how_it_ended(tmp_path: Path, take: Take) -> None:
+    (tmp_path / "run.json").write_text(json.dumps({"task": "Open the docs.", "steps": STEPS}), encoding="utf-8")
+    taken = take(tmp_path / "run.json", cfg=COUNTING)
+    (result,) = [payload for payload in taken.payloads() if "status" in payload]
+    assert calls(taken) == [("click_link", {"target": "Python 3.14"})]
+    assert result["status"] == "failed"
+
+
+def test_a_verdict_is_an_outcome_and_no_answer(tmp_path: Path, take: Take) -> None:
+    run = {"task_id": "t1", "task": "Open the docs.", "steps": STEPS, "final_result": "success"}
+    (tmp_path / "run.json").write_text(json.dumps([run]), encoding="utf-8")
+    taken = take(tmp_path / "run.json", cfg=COUNTING)
+    assert (taken.events["kind"].to_list().count("model_call"), values(taken)) == (1, [1.0])
+
+
+def test_steps_may_have_a_call_in_the_place_of_an_action(tmp_path: Path, take: Take) -> None:
+    step = {"thought": "Look.", "tool_call": {"name": "look", "args": {"n": 1}}, "observation": "one"}
+    run = {"task": "Which part?", "steps": [step], "final_answer": "One."}
+    (tmp_path / "run.json").write_text(json.dumps(run), encoding="utf-8")
+    taken = take(tmp_path / "run.json", cfg=COUNTING)
+    assert sorted(taken.events["kind"]) == ["model_call", "model_call", "request", "tool_result"]
+    assert calls(taken) == [("look", {"n": 1})]
+
+
+@pytest.mark.parametrize("start", [0, 1])
+def test_what_each_step_repeats_was_asked_once(start: int, write: Write, take: Take) -> None:
+    rows = [
+        {"episode_id": run, "step": n, "instruction": "Put the mug away", "observation_before": "desk",
+         "action": "go to desk", "observation_after": f"you see {n}", "reward": 0.5, "done": n == 2}
+        for run in "ab" for n in range(start, 3)
+    ]  # fmt: skip
+    taken = take(write("steps.jsonl", rows), cfg=COUNTING)
+    asked = {
+        (row["conversation_id"], row["event_id"]) for row in taken.events.to_dicts() if "the mug" in row["payload"]
+    }
+    assert len(asked) == 2  # the same event twice is stored once
+    assert taken.events["kind"].to_list().count("tool_result") == len(rows)
+
+
+def test_other_lines_of_a_program_are_passed_over(write: Write, take: Take) -> None:
+    others = [{"event": "webhook_registered", "url": "https://example.org", "level": "info"}] * 3
+    talk = [{"event": "user_message", "text": "Where is order 7?"}, {"event": "agent_response", "text": "It shipped."}]
+    taken = take(write("app.jsonl", [*others, *talk, {"event": "llm_call", "tokens": 4}]), cfg=COUNTING)
+    assert sorted(taken.events["kind"]) == ["model_call", "request"]
+
+
+def test_calls_are_read_among_other_lines_and_within_data(write: Write, take: Take) -> None:
+    others = [{"event": "llm_call", "timestamp": "2026-05-09T13:25:26Z", "data": {"iteration": n}} for n in range(6)]
+    call = {"agent": "writer", "tool": "make_pdf", "input": {"name": "a"}, "output": "made a.pdf"}
+    line = {"event": "tool_call", "timestamp": "2026-05-09T13:25:27Z", "data": call}
+    events = take(write("app.jsonl", [*others, line]), cfg=COUNTING).events
+    assert sorted(events["kind"]) == ["tool_call", "tool_result"]
+
+
+def test_talks_under_an_unknown_id_are_not_one_chat(write: Write, take: Take) -> None:
+    rows = [{"role": role, "content": f"{role} of {who}", "customer_id": who}
+            for who in ("a", "b") for role in ("user", "assistant")]  # fmt: skip
+    taken = take(write("log.jsonl", rows), cfg=COUNTING)
+    assert taken.events.is_empty() or taken.events["conversation_id"].n_unique() > 1
+
+
+def test_what_gemini_showed_in_between_refuses_no_chat(tmp_path: Path, take: Take) -> None:
+    messages = [
+        {"id": "1", "type": "user", "content": "Add a section, please."},
+        {"id": "2", "type": "info", "content": "Tool call: write_file of the README"},
+        {"id": "3", "type": "gemini", "content": [{"text": "It is added."}], "model": "gemini-2.5-pro"},
+    ]
+    (tmp_path / "session.json").write_text(json.dumps({"sessionId": "s", "messages": messages}), encoding="utf-8")
+    assert sorted(take(tmp_path / "session.json", cfg=COUNTING).events["kind"]) == ["model_call", "request"]
