@@ -7,9 +7,10 @@ names the model of a run's logs, is recognised by its file name as well.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from io import BufferedReader, RawIOBase
+from pathlib import PurePosixPath
 from typing import Any
 
 from flywheel.config import RedactConfig
@@ -128,20 +129,26 @@ def _is_plain(key: str) -> bool:
 
 def is_document_name(name: str) -> bool:
     """Whether a file has the name of a document, as there are next to logs."""
-    return PurePosixPath(name.lower()).suffix in _DOCUMENTS or _is_about_a_project(name)
+    return PurePosixPath(name.lower()).suffix in _DOCUMENTS or is_about_a_project(name)
 
 
-def _is_about_a_project(name: str) -> bool:
+def is_about_a_project(name: str) -> bool:
+    """Whether a file has a name under which projects describe themselves: a README, a licence, a list of changes."""
     path = PurePosixPath(name.lower())
     return path.name.split(".")[0] in _DOCUMENT_NAMES and path.suffix not in _LOGS
 
 
-def is_text_document(file: Path) -> bool:
-    """Whether a file is a document: named like one, and beginning neither like JSON nor like a chat."""
-    if not is_document_name(file.name):
+def is_text_document(name: str, open_at: Callable[[int], RawIOBase]) -> bool:
+    """Whether a file is a document: named like one, and beginning neither like JSON nor like a chat.
+
+    Args:
+        name: of the file.
+        open_at: opens its bytes from an offset.
+    """
+    if not is_document_name(name):
         return False
-    if _is_about_a_project(file.name):
+    if is_about_a_project(name):
         return True
-    with file.open("rb") as handle:
+    with BufferedReader(open_at(0)) as handle:
         head = handle.read(_HEAD).lstrip(b"\xef\xbb\xbf \t\r\n")
     return not text_layout(head) and not head.startswith((b"{", b"[", b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1"))

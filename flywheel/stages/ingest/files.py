@@ -19,12 +19,13 @@ from typing import NamedTuple
 from flywheel.config import IngestConfig
 from flywheel.extensions import Reader
 from flywheel.io.files import hash_text
-from flywheel.stages.ingest.archives import archive_kind, member_beside, members
+from flywheel.stages.ingest.archives import Member, archive_kind, member_beside, members
 from flywheel.stages.ingest.batches import BAD_FILE, Block, BlockBuilder, Reached
 from flywheel.stages.ingest.detect import (
     SAMPLE_RECORDS,
     TEXT_FILE,
     Detection,
+    is_about_a_project,
     is_document_name,
     is_text_document,
 )
@@ -108,7 +109,7 @@ class FileReading:
         if kind:
             yield from self._archive(kind, builder)
             self.state = self._state(f"{kind} of {self._commonest()}")
-        elif is_text_document(self._file):
+        elif is_text_document(self._file.name, file_content(self._file, start.size_bytes).open_at):
             yield from self._text(self._name, builder)
             self.state = self._state(TEXT_FILE)
         else:
@@ -225,13 +226,19 @@ class FileReading:
             if member.problem:
                 builder.open(name, UNKNOWN, {})
                 yield from filled(builder.add(Bad(0, member.reason, member.problem, 0, self._start.sha256)))
-            elif is_document_name(member.name):
+                continue
+            records = iter(Framing(member.content, self._limits))
+            head = list(_head(records))
+            is_prose = is_document_name(member.name) and not any(isinstance(record, Record) for record in head)
+            if is_prose or is_about_a_project(member.name):
                 yield from self._text(name, builder)
             else:
-                yield from self._member(kind, name, member.name, member.content, builder)
+                yield from self._member(kind, name, member, chain(head, records), builder)
 
-    def _member(self, kind: str, name: str, inside: str, content: Content, builder: BlockBuilder) -> Iterator[Block]:
-        records = iter(Framing(content, self._limits))
+    def _member(
+        self, kind: str, name: str, member: Member, records: Iterator[Framed], builder: BlockBuilder
+    ) -> Iterator[Block]:
+        inside, content = member.name, member.content
         head = list(_head(records))
         detection, envelope = self._recognised(content.name, head, records)
         if envelope is not None:

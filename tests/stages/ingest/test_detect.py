@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Mapping
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,7 +129,7 @@ def test_the_users_word_is_final(readers: Mapping[str, Reader]) -> None:
 )
 def test_prose_beside_logs(tmp_path: Path, name: str, content: bytes, *, prose: bool) -> None:
     (tmp_path / name).write_bytes(content)
-    assert is_text_document(tmp_path / name) is prose
+    assert is_text_document(name, lambda _: FileIO(tmp_path / name)) is prose
 
 
 class Stumbling:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -264,6 +265,14 @@ def test_crewais_log_of_tasks_has_a_task_an_exchange(tmp_path: Path, take: Take)
     assert [(p["input"][0]["content"], p["message"]["content"]) for _, p in found] == [
         ("Find\nnews.", 'It "rains".\n\nToday.')
     ]
+
+
+def test_a_chat_in_an_archive_is_read_and_a_document_is_not(tmp_path: Path, take: Take) -> None:
+    with zipfile.ZipFile(tmp_path / "chats.zip", "w") as archive:
+        archive.writestr("chat.md", STYLES["numbered"].format(q=ASKED, a=ANSWERED))
+        archive.writestr("guide.md", "# Guide\n\n## User\n\nWho asks.\n")
+    taken = take(tmp_path / "chats.zip", cfg=COUNTING)
+    assert sorted(taken.events["kind"]) == ["model_call", "request"]
 
 
 @pytest.mark.parametrize("line", ["# user" + " " * 100_000 + "x", "**" * 50_000, "<tool-use " * 20_000, "#" * 200_000])

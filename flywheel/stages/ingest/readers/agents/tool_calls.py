@@ -121,7 +121,8 @@ def _listed(record: Any) -> list[Any]:
 def _share(sample: Sample) -> float:
     calls = [record for record in sample.records if _is_call(record) or _listed(record)]
     others = [record for record in sample.records if record not in calls and not _is_result(record)]
-    is_log = 2 * len(others) <= len(sample.records) or all(map(is_other_line, others))
+    is_shown = any(_shown(_opened(record)) is not None for record in calls)
+    is_log = 2 * len(others) <= len(sample.records) or (is_shown and all(map(is_other_line, others)))
     return _CONFIDENCE if calls and is_log else 0.0
 
 
