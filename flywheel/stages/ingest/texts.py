@@ -71,7 +71,7 @@ def text_records(stream: BinaryIO, layout: str, limit: int) -> Iterator[Record |
     for number, (line, value) in enumerate(ways[layout](lines), 1):
         lines.size = 0
         kept, tags = storable(value)
-        is_act = value.get("role") == "assistant"
+        is_act = value.get("role", "assistant") == "assistant" and layout != "calls"
         yield Record(line, kept, None, (*tags, *(_UNSEEN if is_act else ())), number)
     if lines.bad is not None:
         yield lines.bad
