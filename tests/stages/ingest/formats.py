@@ -48,6 +48,7 @@ WRITTEN: dict[str, tuple[str, ...]] = {
         "mini_swe_agent/run-1/acme__native-1.traj.json",
     ),
     "mlflow": ("mlflow/traces.jsonl",),
+    "langchain_events": ("langchain_events/objects.jsonl", "langchain_events/classes.jsonl"),
     "opik": ("opik/trace_1.json", "opik/trace_2.json"),
     "otel": (
         "otel/console.json",
