@@ -168,6 +168,9 @@ SHAPES: dict[str, Any] = {
         {"role": "tool", "items": [
             {"content_type": "function_result", "id": "c1", "name": "get_order", "result": "shipped"}]},
     ]},
+    "koog, opened by a tracer": [
+        SYSTEM, USER, {"role": "tool", "content": [OPENAI_CALL]}, {"role": "tool", "content": "shipped"},
+    ],
     "koog": [
         SYSTEM, USER, {"role": "tool", "content": json.dumps([OPENAI_CALL])}, {"role": "tool", "content": "shipped"},
     ],
@@ -271,6 +274,7 @@ CALLS: dict[str, Any] = {
         {"type": "tool_call", "id": "c1", "name": "get_order", "arguments": {"id": 7}},
         {"type": "Microsoft.Extensions.AI.TextReasoningContent",
          "content": {"text": "", "protectedData": "CooKAY89a1+CDPFO/TMZiXeenaPLkZSQA1LTxbQ7KmbinWe/uwbM"}}]}],
+    "koog, opened by a tracer": [{"role": "assistant", "content": [OPENAI_CALL], "finish_reason": "tool_calls"}],
     "koog": [{"role": "assistant", "content": json.dumps([OPENAI_CALL]), "finish_reason": "tool_calls"}],
     "langchain": {"kwargs": {"content": "", "tool_calls": [LC]}, "lc": 1, "id": ["x", "AIMessage"]},
 }  # fmt: skip

@@ -207,8 +207,12 @@ def _numbered_call(item: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def koogs_calls(role: str, content: Any) -> list[Any]:
-    """Return the calls that Koog writes as JSON text into the content, in a history even under the role of a tool."""
-    if not isinstance(content, str) or '"function"' not in content or role not in ("assistant", "tool"):
+    """Return the calls that Koog writes as JSON text into the content, in a history even under the role of a tool.
+
+    A tracer may have opened the text.
+    """
+    is_text = isinstance(content, str) and '"function"' in content
+    if role not in ("assistant", "tool") or not (is_text or isinstance(content, list)):
         return []
     items = as_list(embedded(content))
     calls = [c for c in items if as_dict(as_dict(c).get("function")).get("name") and "id" in c]
