@@ -50,6 +50,7 @@ _THINK_END = re.compile(r"(.*?)(?:</details>)?</think>\s*\Z")
 _TAGS = re.compile(r"</?details>|<summary>.{0,2000}?</summary>")
 _SUMMARY = re.compile(r"<summary>(?:Tool use: )?(?:\*\*.{0,80}?\*\*)?[ •]{0,3}(.{0,2000}?)</summary>")
 _LONGEST = 300  # characters of a line that names a speaker
+_STATUS = re.compile(r"Status: \*\*(\w{1,20})\*\*")
 _COMMAND = re.compile(r"`([^`]+)`\Z")
 _PARAMETERS, _RESULTS = ("Parameters:", "**Input:**"), ("Result:", "**Output:**", "**Error:**")
 _CALLED = re.compile(r"\*\*Tool: (\S{1,80})\*\*\Z")  # OpenCode's
@@ -178,7 +179,7 @@ def _answer(message: _Message, row: dict[str, Any], number: int) -> Iterator[tup
         yield message.line, {**row, "role": "assistant", "content": words or None, **beside}
     for own, call in zip(ids, calls, strict=True):
         if call["result"] is not None:
-            failed = {"is_error": True} if call["failed"] else {}
+            failed = {} if call["failed"] is None else {"is_error": call["failed"]}
             yield message.line, {**row, "role": "tool", "tool_call_id": own, "name": call["name"],
                                  "content": call["result"], **failed}  # fmt: skip
 
@@ -234,7 +235,8 @@ def _of_specstory(kind: str, name: str, lines: list[tuple[str, bool]]) -> dict[s
         call["result"] = _words(_without_command(shown)) if command else _words(rest) or None
         call["result"] = call["result"] or None
     call["result"] = html.unescape(_plain(call["result"])) if call["result"] else None
-    return call
+    ended = next((found[1].lower() for line, is_code in lines if not is_code and (found := _STATUS.match(line))), "")
+    return {**call, "failed": ended not in ("completed", "success")} if ended else call
 
 
 def _command(lines: Sequence[tuple[str, bool]]) -> str | None:
@@ -272,19 +274,26 @@ def _plain(text: str) -> str:
 
 def _of_blocks(name: str, lines: Sequence[tuple[str, bool]]) -> dict[str, Any]:
     """Return a call whose parameters and result are blocks behind their names."""
-    call: dict[str, Any] = {"name": name, "arguments": None, "result": None, "failed": False}
+    call: dict[str, Any] = {"name": name, "arguments": None, "result": None, "failed": None}
     for n, (line, is_code) in enumerate(lines):
         mark = "" if is_code else line.strip()
         if mark not in (*_PARAMETERS, *_RESULTS):
             continue
         ends = (m for m in range(n + 1, len(lines)) if not lines[m][1] and lines[m][0].strip() in _RESULTS)
-        shown = _plain(_words(lines[n + 1 : next(ends, len(lines))]))
+        shown = _shown(lines[n + 1 : next(ends, len(lines))])
         if mark in _PARAMETERS:
             given = embedded(shown)
             call["arguments"] = given if isinstance(given, dict) else {"input": shown}
         else:
-            call |= {"result": shown, "failed": mark == "**Error:**"}
+            call |= {"result": shown} | ({"failed": True} if mark == "**Error:**" else {})
     return call
+
+
+def _shown(lines: Sequence[tuple[str, bool]]) -> str:
+    """Return what is behind a name: the block of code that it begins with, else all of it."""
+    start = next((n for n, (line, _) in enumerate(lines) if line.strip()), None)
+    is_block = start is not None and lines[start][1]
+    return _plain("\n".join(_block(lines, start or 0))) if is_block else _words(lines)
 
 
 def _is_echo(call: dict[str, Any], before: dict[str, Any]) -> bool:

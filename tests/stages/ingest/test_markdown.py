@@ -63,6 +63,7 @@ Result:
 ```json
 {"found": 1}
 ```
+Status: **completed**
 </details>
 </tool-use>
 
@@ -169,6 +170,7 @@ def test_specstory_has_messages_thoughts_and_each_call_once(tmp_path: Path, take
     ]  # fmt: skip
     assert "1 failed, 3 passed > 0" in results[0]
     assert results[1] == '{"found": 1}'
+    assert [payload["status"] for kind, payload in found if kind == "tool_result"] == ["unknown", "ok"]
     assert said(found)[-2][1] is not None
     assert "## User" in str(said(found)[-2][1])
     assert said(found)[-1] == ("request", "Thanks!")
