@@ -14,12 +14,15 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from flywheel.reading.values import embedded, when
 
 _Numbered = tuple[int, str]
+_Line = tuple[str, bool]  # with whether it is code
+_Body = Sequence[_Line]
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(?!.*`)")
 _HEADING = re.compile(r"#{1,6} +(.+)\Z")
@@ -53,6 +56,7 @@ _LONGEST = 300  # characters of a line that names a speaker
 _STATUS = re.compile(r"Status: \*\*(\w{1,20})\*\*")
 _COMMAND = re.compile(r"`([^`]+)`\Z")
 _PARAMETERS, _RESULTS = ("Parameters:", "**Input:**"), ("Result:", "**Output:**", "**Error:**")
+_MARKS = {*_PARAMETERS, *_RESULTS}
 _CALLED = re.compile(r"\*\*Tool: (\S{1,80})\*\*\Z")  # OpenCode's
 
 
@@ -71,7 +75,7 @@ class _Message(NamedTuple):
 
     line: int
     by: _Speaker
-    body: list[tuple[str, bool]]
+    body: list[_Line]
 
 
 class _Marks:
@@ -156,14 +160,11 @@ def _speaker(number: int, line: str, before: str) -> _Speaker | None:
     return _Speaker(number, role, about, bool(named["side"]), is_sure)
 
 
-def _words(body: Sequence[tuple[str, bool]]) -> str:
+def _words(body: _Body) -> str:
     """Return lines as text, without blank lines and rules around them."""
     lines = [line.rstrip() for line, _ in body]
-    while lines and (not lines[-1] or lines[-1] in _RULES):
-        lines.pop()
-    while lines and (not lines[0] or lines[0] in _RULES):
-        lines.pop(0)
-    return "\n".join(lines)
+    kept = [n for n, line in enumerate(lines) if line and line not in _RULES]
+    return "\n".join(lines[kept[0] : kept[-1] + 1]) if kept else ""
 
 
 def _answer(message: _Message, row: dict[str, Any], number: int) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -184,22 +185,24 @@ def _answer(message: _Message, row: dict[str, Any], number: int) -> Iterator[tup
                                  "content": call["result"], **failed}  # fmt: skip
 
 
-def _parts(body: Sequence[tuple[str, bool]]) -> tuple[list[tuple[str, bool]], list[str], list[dict[str, Any]]]:
+def _parts(body: _Body) -> tuple[list[_Line], list[str], list[dict[str, Any]]]:
     """Return the words of an answer, its thoughts, and its calls."""
-    said, thoughts, calls = list[tuple[str, bool]](), list[str](), list[dict[str, Any]]()
+    said, thoughts, calls = list[_Line](), list[str](), list[dict[str, Any]]()
+    ends = {pattern: [n for n, (line, is_code) in enumerate(body) if not is_code and pattern.match(line)]
+            for pattern in (_TOOL_END, _THINK_END)}  # fmt: skip
     n = 0
     while n < len(body):
         line, is_code = body[n]
         used, thought = (None, None) if is_code else (_TOOL_USE.match(line), _THINK.match(line))
         called = _CALLED.match(line.rstrip())
         if used:
-            end, held = _until(body, n, _TOOL_END)
+            end, held = _until(body, n, ends, _TOOL_END)
             about = dict(_ATTRIBUTE.findall(used[1]))
             call = _of_specstory(about.get("type", ""), about.get("name", ""), [(used[2], False), *held])
             if not (calls and _is_echo(call, calls[-1])):
                 calls.append(call)
         elif thought:
-            end, held = _until(body, n, _THINK_END)
+            end, held = _until(body, n, ends, _THINK_END)
             first = _THINK_END.match(thought[1])
             thoughts.append(_words([(first[1] if first else thought[1], False), *held]))
         elif called:
@@ -212,18 +215,21 @@ def _parts(body: Sequence[tuple[str, bool]]) -> tuple[list[tuple[str, bool]], li
     return said, [thought for thought in thoughts if thought], calls
 
 
-def _until(body: Sequence[tuple[str, bool]], start: int, ends: re.Pattern[str]) -> tuple[int, list[tuple[str, bool]]]:
+def _until(
+    body: _Body, start: int, ends: Mapping[re.Pattern[str], Sequence[int]], pattern: re.Pattern[str]
+) -> tuple[int, list[_Line]]:
     """Return where an element ends, and its lines behind the first; one that never ends is its first line."""
-    if ends.match(body[start][0]):
+    if pattern.match(body[start][0]):
         return start + 1, []
-    last = next((m for m in range(start + 1, len(body)) if not body[m][1] and ends.match(body[m][0])), None)
-    if last is None:
+    following = bisect_right(ends[pattern], start)
+    if following == len(ends[pattern]):
         return start + 1, []
-    end = ends.match(body[last][0])
+    last = ends[pattern][following]
+    end = pattern.match(body[last][0])
     return last + 1, [*body[start + 1 : last], (end[1] if end else "", False)]
 
 
-def _of_specstory(kind: str, name: str, lines: list[tuple[str, bool]]) -> dict[str, Any]:
+def _of_specstory(kind: str, name: str, lines: list[_Line]) -> dict[str, Any]:
     """Return a call of SpecStory's: its parameters or command, and what it gave."""
     summary = next((found[1].strip() for line, _ in lines if (found := _SUMMARY.search(line))), "")
     rest = [(line if is_code else _TAGS.sub("", line), is_code) for line, is_code in lines]
@@ -239,7 +245,7 @@ def _of_specstory(kind: str, name: str, lines: list[tuple[str, bool]]) -> dict[s
     return {**call, "failed": ended not in ("completed", "success")} if ended else call
 
 
-def _command(lines: Sequence[tuple[str, bool]]) -> str | None:
+def _command(lines: _Body) -> str | None:
     """Return the command of a shell: in a line of code, or in the first block where that is one of a shell."""
     for n, (line, is_code) in enumerate(lines):
         if not is_code and (found := _COMMAND.match(line.strip())):
@@ -250,7 +256,7 @@ def _command(lines: Sequence[tuple[str, bool]]) -> str | None:
     return None
 
 
-def _without_command(lines: Sequence[tuple[str, bool]]) -> list[tuple[str, bool]]:
+def _without_command(lines: _Body) -> list[_Line]:
     """Return the lines behind the block of a shell's command."""
     start = next((n for n, (line, is_code) in enumerate(lines) if is_code), None)
     if start is None or not lines[start][0].strip().endswith(("bash", "sh", "shell", "zsh")):
@@ -258,7 +264,7 @@ def _without_command(lines: Sequence[tuple[str, bool]]) -> list[tuple[str, bool]
     return list(lines[start + len(_block(lines, start)) :])
 
 
-def _block(lines: Sequence[tuple[str, bool]], start: int) -> list[str]:
+def _block(lines: _Body, start: int) -> list[str]:
     """Return the lines of the block of code that begins at a line, with its fences."""
     fence = _FENCE.match(lines[start][0])
     mark = fence[1] if fence else "```"
@@ -272,14 +278,14 @@ def _plain(text: str) -> str:
     return "\n".join(lines[1:-1]) if len(lines) > 1 and _FENCE.match(lines[0]) and _FENCE.match(lines[-1]) else text
 
 
-def _of_blocks(name: str, lines: Sequence[tuple[str, bool]]) -> dict[str, Any]:
+def _of_blocks(name: str, lines: _Body) -> dict[str, Any]:
     """Return a call whose parameters and result are blocks behind their names."""
     call: dict[str, Any] = {"name": name, "arguments": None, "result": None, "failed": None}
     for n, (line, is_code) in enumerate(lines):
         mark = "" if is_code else line.strip()
-        if mark not in (*_PARAMETERS, *_RESULTS):
+        if mark not in _MARKS:
             continue
-        ends = (m for m in range(n + 1, len(lines)) if not lines[m][1] and lines[m][0].strip() in _RESULTS)
+        ends = (m for m in range(n + 1, len(lines)) if not lines[m][1] and lines[m][0].strip() in _MARKS)
         shown = _shown(lines[n + 1 : next(ends, len(lines))])
         if mark in _PARAMETERS:
             given = embedded(shown)
@@ -289,7 +295,7 @@ def _of_blocks(name: str, lines: Sequence[tuple[str, bool]]) -> dict[str, Any]:
     return call
 
 
-def _shown(lines: Sequence[tuple[str, bool]]) -> str:
+def _shown(lines: _Body) -> str:
     """Return what is behind a name: the block of code that it begins with, else all of it."""
     start = next((n for n, (line, _) in enumerate(lines) if line.strip()), None)
     is_block = start is not None and lines[start][1]
@@ -301,8 +307,8 @@ def _is_echo(call: dict[str, Any], before: dict[str, Any]) -> bool:
     return call["name"] == before["name"] and not call["arguments"] and call["result"] is None
 
 
-def _ends_call(body: Sequence[tuple[str, bool]], position: int) -> bool:
+def _ends_call(body: _Body, position: int) -> bool:
     """Whether a line is behind a call of OpenCode's: another call, or words behind what the call gave."""
     words, is_code = body[position][0].strip(), body[position][1]
-    is_part = is_code or not words or words in (*_PARAMETERS, *_RESULTS)
+    is_part = is_code or not words or words in _MARKS
     return not is_part or _CALLED.match(words) is not None

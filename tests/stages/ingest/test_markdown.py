@@ -277,7 +277,19 @@ def test_a_chat_in_an_archive_is_read_and_a_document_is_not(tmp_path: Path, take
     assert sorted(taken.events["kind"]) == ["model_call", "request"]
 
 
-@pytest.mark.parametrize("line", ["# user" + " " * 100_000 + "x", "**" * 50_000, "<tool-use " * 20_000, "#" * 200_000])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "# user" + " " * 100_000 + "x",
+        "**" * 50_000,
+        "<tool-use " * 20_000,
+        "#" * 200_000,
+        "<tool-use>\n" * 50_000,
+        "\n" * 300_000,
+        "**Tool: x**\n" + "**Input:**\n" * 50_000,
+        "<think>\n" * 50_000,
+    ],
+)
 def test_long_lines_cost_no_time(line: str, tmp_path: Path, take: Take) -> None:
     text = STYLES["numbered"].format(q=ASKED, a=ANSWERED) + "\n" + line + "\n"
     assert said(events(tmp_path, take, "chat.md", text))[0] == ("request", ASKED)
