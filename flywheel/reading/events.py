@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from flywheel.reading.messages import Message
@@ -47,6 +48,7 @@ _TIME = (
     "timestamp", "ts", "created_at", "createdAt", "created", "start_time", "startTime", "time", "datetime_utc",
     "logging_time", "processed_time",
 )  # fmt: skip
+_CLOCK = re.compile(r"\d{1,2}:\d\d(?::\d\d(?:\.\d{1,6})?)?\Z")
 _ATTEMPT = ("id", "trajectory_id", "rollout_id", "attempt_id", "sample_id", "uuid")
 # What distinguishes equal attempts that have neither an id nor a time.
 _APART = ("run_id", "run", "run_name", "experiment", "trial", "trial_id", "attempt", "epoch", "repeat", "seed")
@@ -79,9 +81,16 @@ def source_of(*places: Mapping[str, Any]) -> Source:
         "user": ident(as_dict(columns.get("user")).get("id")) or ident(columns.get("user")),
         "policy": ident(columns.get("policy")),
         "task_key": _in_suite(ident(columns.get("task_key")), places),
-        "ts": when(columns.get("ts")),
+        "ts": when(columns.get("ts")) or _on_day(columns.get("ts"), places),
         "model": text(columns.get("model")),
     }
+
+
+def _on_day(clock: Any, places: Sequence[Mapping[str, Any]]) -> datetime | None:
+    """Return the time of a clock's reading, where one of the places has the day."""
+    if not isinstance(clock, str) or not _CLOCK.match(clock):
+        return None
+    return next((at for place in places if (at := when(f"{place.get('date')} {clock}")) is not None), None)
 
 
 def _in_suite(task: str | None, places: Sequence[Mapping[str, Any]]) -> str | None:

@@ -36,7 +36,8 @@ _GROUPS = (
     ("thought", (_THOUGHT,)), ("result", (_TOOL, _RESULT)), ("call", (_TOOL, _CALL)), ("user", (_USER, _SPEECH)),
     ("words", (_AGENT, _SPEECH)), ("words", ({"message"}, {"output"})), ("user", ({"message"}, {"input"})),
     ("system", ({"system"}, {"message"})), ("result", ({"observation"},)), ("call", ({"action"},)),
-    ("words", ({"final"},)), ("words", ({"answer"},)), ("user", ({"prompt"},)), ("user", ({"question"},)),
+    ("result", ({"code", "execution"}, {"result", "results"})), ("words", ({"final"},)), ("words", ({"answer"},)),
+    ("user", ({"prompt"},)), ("user", ({"question"},)),
 )  # fmt: skip
 _PASSING = {"delta", "partial", "progress", "updated", "chunk", "streaming"}  # what a later entry has whole
 _STEPS = {"thought", "thoughts", "observation", "action", "final_answer", "final", "answer", "tool_output", "prompt",
@@ -58,7 +59,7 @@ _BOOKS = {
     "id", "type", "status", "subtype", "role", "time", "timestamp", "duration", "exit_code", "server", "event",
     "created_at", "message_type", "metadata", *_KINDS, *_BODIES, *IDS, *_NAMES, *_SHOWN, "error", "session_id",
 }  # fmt: skip
-_LAST = _SPEECH | _THOUGHT | {"observation", "action"}  # words that end the name of an entry's kind
+_LAST = _SPEECH | _THOUGHT | {"observation", "action", "result"}  # words that end the name of an entry's kind
 _OF_TURNS = {*CALL_KINDS, *RESULT_KINDS, *ITEM_KINDS, *_KNOWN, "tool_use"}  # kinds of items and parts of messages
 _OF_ENTRY = {"type", "kind", "metadata", "timestamp", "time", "ts", "created_at"}  # not what an action was given
 OF_WORKFLOW = "current_agent_name"  # of the events of LlamaIndex's agents

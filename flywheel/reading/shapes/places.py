@@ -18,6 +18,7 @@ from flywheel.extensions import BadRecordError
 from flywheel.reading.events import source_of
 from flywheel.reading.messages import Message
 from flywheel.reading.shapes.actions import answer_of, are_steps, goal_of
+from flywheel.reading.shapes.acts import words_of
 from flywheel.reading.shapes.chats import chat, is_chat
 from flywheel.reading.values import as_dict, as_list, embedded, ident
 from flywheel.records import texts_in
@@ -33,6 +34,7 @@ _NUMBERED = re.compile(r"([A-Za-z]{0,12}[ _-]?)([0-9]{1,5})")
 _LONGEST_NAME = 40  # of a field, in a message
 _STEP = ("steps", "*")
 _STEPS = (_STEP, ("turns", "*"))  # what holds a chat as it was at one step: its reward and id are not the attempt's
+_EXAMPLES = {"example", "examples", "demonstration", "demonstrations", "demo"}  # a chat under such a name is a prompt's
 _PAIRED = ({"input", "inputs", "request"}, {"output", "outputs", "response"})  # of a call or a span: neither is a chat
 _ANSWERS = ("output", "outputs", "response", "answer", "completion")
 _PAST = ("from_history", "is_history", "fromHistory")  # of a message that a run repeats of those before it
@@ -104,7 +106,8 @@ def _lists(place: Any, path: tuple[str, ...], around: tuple[Mapping[str, Any], .
         if name in _ASKED or not isinstance(held, dict | list) or (is_call and name in _PAIRED[1]):
             continue
         if isinstance(held, list) and is_chat(held):
-            yield Found((*path, name), held, around)
+            if words_of(name).isdisjoint(_EXAMPLES):
+                yield Found((*path, name), held, around)
         else:
             yield from _lists(held, (*path, name), (held, *around) if isinstance(held, dict) else around)
 

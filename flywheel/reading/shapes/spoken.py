@@ -20,6 +20,7 @@ _ASKED_ALONE = ("question", "query", "prompt", "message", "input")  # the surest
 _ANSWERS = {"assistant", "agent", "bot", "chatbot", "ai", "llm", "model", "gpt", "final"}
 _ANSWERED = {"message", "msg", "response", "reply", "answer", "output", "text"}
 _ANSWERED_ALONE = ("response", "answer", "reply")
+_TESTS = {"reference", "ground_truth", "retrieved_contexts", "expected_output", "expectedOutput", "expected_answer"}
 _THINKS = {"reasoning", "thinking", "thought", "thoughts", "scratchpad"}
 _WORDS = ("message", "text", "content", "answer", "reply", "response")  # of an answer that is an object
 
@@ -38,6 +39,11 @@ def words_in(value: Any) -> str | None:
     """Return the words of an answer: a text, or the text of an object under a usual name."""
     fields = as_dict(value)
     return text(value) or next((said for name in _WORDS if (said := text(fields.get(name)))), None)
+
+
+def is_tested(record: Mapping[str, Any]) -> bool:
+    """Whether a record is one of a test: what was answered is next to what should have been."""
+    return not _TESTS.isdisjoint(record)
 
 
 def thoughts_in(record: Mapping[str, Any]) -> str | None:

@@ -34,7 +34,8 @@ _ABOUT = {
     "tools", "functions", "schema", "config", "settings", "metadata", "meta", "expected", "reference", "gold", "ground",
     "truth", "target", "label", "judge", "judgement", "evaluation", "eval", "evaluator", "criteria", "rubric", "metric",
     "metrics", "score", "scores", "feedback", "title", "description", "summary", "instructions", "system", "template",
-    "options", "examples", "demonstrations", "documents", "invocation", "display", "tree", "trys", "candidates",
+    "options", "example", "examples", "demonstrations", "documents", "invocation", "display", "tree", "trys",
+    "candidates", "rag", "retrieval", "retrieved", "rewritten", "chunks", "citations",
     "transformed", "checks", "assertions", "exception", "traceback", "path", "suggestion", "suggestions", "snapshot",
 }  # fmt: skip
 _HAPPENED = ("event", "event_type", "eventType", "type", "kind", "action")  # what a program calls what happened

@@ -35,6 +35,8 @@ _SHOWN_KEYS = 8
 _KEY_LENGTH = 32
 _HEAD = 1 << 16  # bytes of a document in which a chat names who speaks
 _DOCUMENTS = {".md", ".rst"}
+_CODE = {".py", ".pyi", ".js", ".ts", ".tsx", ".jsx", ".java", ".go", ".rs", ".c", ".h", ".cpp", ".cs", ".rb", ".sh",
+         ".ps1", ".jinja", ".jinja2", ".j2", ".prompty", ".css", ".sql"}  # fmt: skip
 _LOGS = {".json", ".jsonl", ".ndjson", ".parquet", ".gz", ".zst", ".log"}
 _DOCUMENT_NAMES = {"readme", "license", "licence", "copying", "notice", "source", "changelog"}
 
@@ -129,13 +131,13 @@ def _is_plain(key: str) -> bool:
 
 def is_document_name(name: str) -> bool:
     """Whether a file has the name of a document, as there are next to logs."""
-    return PurePosixPath(name.lower()).suffix in _DOCUMENTS or is_about_a_project(name)
+    return PurePosixPath(name.lower()).suffix in {*_DOCUMENTS, *_CODE} or is_about_a_project(name)
 
 
 def is_about_a_project(name: str) -> bool:
-    """Whether a file has a name under which projects describe themselves: a README, a licence, a list of changes."""
+    """Whether a file has the name of a project's own: a README, a licence, a list of changes, code, a template."""
     path = PurePosixPath(name.lower())
-    return path.name.split(".")[0] in _DOCUMENT_NAMES and path.suffix not in _LOGS
+    return path.suffix in _CODE or (path.name.split(".")[0] in _DOCUMENT_NAMES and path.suffix not in _LOGS)
 
 
 def is_text_document(name: str, open_at: Callable[[int], RawIOBase]) -> bool:

@@ -3,11 +3,11 @@
 In: the lines of a text. Out: a record a message, as readers of messages know them, with the calls that SpecStory and
 OpenCode write between the words of an answer.
 
-A speaker is named by a heading or in bold, next to nothing but a number, a date or a model: `## User`,
-`_**Agent (claude-sonnet-4, mode Agent)**_`, `**User Prompt** *[2025-09-02 22:14:18]*`, `## 🤖 assistant _(date)_`. In a
-block of code such a line is text, unless a rule is before it or it has more about the speaker: what tools show may
-open a block and never end it. A document may have such headings, too: a chat is one that names its user first, and has
-a second request, or a speaker with a rule before, a date, a number or a model.
+A speaker is named by a heading, in bold or between rules, next to nothing but a number, a date or a model: `## User`,
+`_**Agent (claude-sonnet-4, mode Agent)**_`, `**User Prompt** *[2025-09-02 22:14:18]*`, `## 🤖 assistant _(date)_`,
+`=== USER ===`. In a block of code such a line is text, unless a rule is before it or it has more about the speaker:
+what tools show may open a block and never end it. A document may have such headings, too: a chat is one that names its
+user first, and has a second request, or a speaker with a rule before, a date, a number or a model.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _Body = Sequence[_Line]
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(?!.*`)")
 _HEADING = re.compile(r"#{1,6} +(.+)\Z")
+_BLOCK = re.compile(r"(?:\[?[\d-]{10}[T ][\d:.]{4,15}Z?\]? *)?(?:={2,}|-{2,}) *(\w[^=]*?) *(?:={2,}|-{2,})\Z")
 _BOLD = re.compile(r"_?\*\*(.+?)\*\*_?(.*)\Z")
 _NAMED = re.compile(
     r"(?:[^\w\s*_]+\s*)?(?P<name>[A-Za-z][A-Za-z .-]{0,30}?)(?P<side> - sidechain)?(?P<number> ?#?\d{1,5})?:?"
@@ -36,7 +37,7 @@ _AGENTS = {"assistant", "agent", "ai", "bot", "chatbot", "model", "llm", "cursor
            "chatgpt", "claude", "claude code", "gemini", "codex", "opencode"}  # fmt: skip
 _TITLES = {"prompt": "user", "response": "assistant", "system": "system", "system prompt": "system"}
 _SAYS = {"message", "prompt", "query", "request", "input", "response", "reply", "answer", "turn", "said", "says"}
-_RULES = {"---", "***", "___", "<hr>", "<hr/>"}
+_RULE = re.compile(r"(?:-{3,}|={3,}|\*{3,}|_{3,}|<hr ?/?>)\Z")
 _SESSION = re.compile(
     r"(?:\*\*Session ID:\*\*|<!-- [A-Za-z][\w .+-]{0,40}? Session|Session ID:) *([A-Za-z0-9][\w-]{7,63})\b",
     re.IGNORECASE,
@@ -52,6 +53,7 @@ _THINK = re.compile(r"\s*<think>(?:<details>)?(?:<summary>.*?</summary>)?(.*)\Z"
 _THINK_END = re.compile(r"(.*?)(?:</details>)?</think>\s*\Z")
 _TAGS = re.compile(r"</?details>|<summary>.{0,2000}?</summary>")
 _SUMMARY = re.compile(r"<summary>(?:Tool use: )?(?:\*\*.{0,80}?\*\*)?[ •]{0,3}(.{0,2000}?)</summary>")
+_MAY_BEGIN = {*"#_*=-[", *"0123456789"}
 _LONGEST = 300  # characters of a line that names a speaker
 _STATUS = re.compile(r"Status: \*\*(\w{1,20})\*\*")
 _COMMAND = re.compile(r"`([^`]+)`\Z")
@@ -86,7 +88,7 @@ class _Marks:
         self.speakers: list[_Speaker] = []
         fence, start, before = "", 0, ""
         for n, line in enumerate(lines):
-            may_be = line[:1] in ("#", "_", "*") and len(line) <= _LONGEST
+            may_be = line[:1] in _MAY_BEGIN and len(line) <= _LONGEST
             by = _speaker(n, line.rstrip(), before) if may_be else None
             is_title = by is not None and not self.speakers and by.role == "assistant" and line.startswith("# ")
             if by is not None and (by.is_sure or not fence):
@@ -106,6 +108,11 @@ def is_chat(head: Sequence[str]) -> bool:
     spoken = [mark.role for mark in marks if mark.role != "system"]
     is_sure = spoken.count("user") > 1 or any(mark.is_sure for mark in marks)
     return spoken[:1] == ["user"] and "assistant" in spoken and is_sure
+
+
+def without_code(lines: Sequence[str]) -> list[str]:
+    """Return the lines of a text that are in no block of code."""
+    return [line for line, is_code in zip(lines, _Marks(lines).is_code, strict=True) if not is_code]
 
 
 def messages(lines: Sequence[_Numbered]) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -142,8 +149,8 @@ def _split(lines: Sequence[_Numbered]) -> Iterator[_Message]:
 
 def _speaker(number: int, line: str, before: str) -> _Speaker | None:
     """Return the speaker whom a line names, behind another line that is not blank; else None."""
-    heading, bold = _HEADING.match(line), _BOLD.match(line)
-    written = heading[1].replace("**", "") if heading else f"{bold[1]}{bold[2]}" if bold else ""
+    heading, bold, block = _HEADING.match(line), _BOLD.match(line), _BLOCK.match(line)
+    written = heading[1].replace("**", "") if heading else f"{bold[1]}{bold[2]}" if bold else block[1] if block else ""
     named = _NAMED.match(written.strip())
     if named is None:
         return None
@@ -156,14 +163,14 @@ def _speaker(number: int, line: str, before: str) -> _Speaker | None:
     if role is None:
         return None
     about = (named["about"] or "").strip(" _*")
-    is_sure = bool(about or named["number"]) or line.startswith("_**") or before in _RULES
+    is_sure = bool(about or named["number"]) or line.startswith("_**") or _RULE.match(before) is not None
     return _Speaker(number, role, about, bool(named["side"]), is_sure)
 
 
 def _words(body: _Body) -> str:
     """Return lines as text, without blank lines and rules around them."""
     lines = [line.rstrip() for line, _ in body]
-    kept = [n for n, line in enumerate(lines) if line and line not in _RULES]
+    kept = [n for n, line in enumerate(lines) if line and not _RULE.match(line)]
     return "\n".join(lines[kept[0] : kept[-1] + 1]) if kept else ""
 
 

@@ -1,4 +1,4 @@
-"""Talks as lines that begin with who speaks or what is done: `User: ...`, ReAct's `Thought: ...`, CrewAI's tasks.
+"""Talks as lines that begin with who speaks or what is done: `User: ...`, ReAct's `Thought: ...`, a terminal's marks.
 
 In: the lines of a text. Out: a record a message, a record an attempt with its messages, or a record a task, as readers
 of these know them. A line that begins with no name goes on with the one before.
@@ -11,15 +11,22 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+from flywheel.stages.ingest.templates import explains_a_loop
+
 _Numbered = tuple[int, str]
 _Rows = Iterator[tuple[int, dict[str, Any]]]
 
+_AT = r"(?:\[?(?P<at>\d{4}-\d\d-\d\d[T ]\d\d:\d\d[\d:.]*Z?)\]?\s{1,3}(?:[-|]\s)?)?"
+_SPEAKERS = "User|Human|Customer|You|System|Assistant|AI Assistant|AI|Agent|Bot|Chatbot|Model|ChatGPT|GPT|Claude|Gemini"
 _NAMED = re.compile(
-    r"(?:\[(?P<at>\d{4}-\d\d-\d\d[T ]\d\d:\d\d[\d:.]*Z?)\]\s*)?(?:\*\*)?(?P<name>User|Human|Customer|You|System|"
-    r"Assistant|Agent|AI|Bot|Chatbot|AI Assistant|ChatGPT|Claude|Gemini)(?::\*\*|\*\*:|:)(?:\s+(?P<words>.*))?\Z"
+    rf"{_AT}\[?(?:\*\*)?(?P<name>{_SPEAKERS})(?::\*\*|\*\*:|\]?:)(?:\s+(?P<words>.*))?\Z", re.IGNORECASE
 )
-_USERS = {"User", "Human", "Customer", "You"}
+_USERS = {"user", "human", "customer", "you"}
 _FEWEST = 2  # turns of each of two speakers
+_ASKED = {"❯ ", "> "}  # noqa: RUF001 - a prompt's mark
+_GAVE = re.compile(r" {1,3}⎿ {1,3}")
+_DRAWN = {"╭", "│", "╰", "─", "✻", "✽", "✢", "✳", "∴", "※"}  # of a screen: frames, and what it does meanwhile
+_SHOWN_CALL = re.compile(r"([A-Z]\w{1,40}|mcp__\w{1,80})\((.{0,4000})\)\Z", re.DOTALL)
 _STEP = re.compile(
     r"(?P<kind>Question|Task|Thought|Action|Action Input|Observation|Final Answer|Answer) ?\d*:\s*(?P<words>.*)\Z"
 )
@@ -29,18 +36,30 @@ _CREW_FIELDS = ("task_name", "task", "agent", "status", "output")
 
 
 def prose_layout(head: Sequence[str]) -> str:
-    """Return 'named', 'react' or 'crew' for the first lines of such a text; '' for any other."""
+    """Return 'named', 'react', 'terminal' or 'crew' for the first lines of such a text; '' for any other."""
+    marks = {line[:2] for line in head}
+    if marks & _ASKED and ("⏺ " in marks or ("● " in marks and any(_GAVE.match(line) for line in head))):
+        return "terminal"
     first = next((line for line in head if line.strip()), "")
     if _CREW.match(first):
         return "crew"
-    steps = [step["kind"] for line in head if (step := _STEP.match(line.strip()))]
-    if steps[:1] and steps[0] in _ASKS and {"Thought", "Action", "Observation"} <= set(steps):
+    if _is_react(head):
         return "react"
-    names = [named["name"] for line in head if (named := _NAMED.match(line.rstrip()))]
+    names = [named["name"].lower() for line in head if (named := _NAMED.match(line.rstrip()))]
     by_user = sum(name in _USERS for name in names)
-    by_agent = sum(name not in _USERS and name != "System" for name in names)
+    by_agent = sum(name not in _USERS and name != "system" for name in names)
     is_talk = _NAMED.match(first.rstrip()) is not None and min(by_user, by_agent) >= _FEWEST
     return "named" if is_talk and max(by_user, by_agent) <= 2 * min(by_user, by_agent) else ""
+
+
+def _is_react(head: Sequence[str]) -> bool:
+    """Whether lines are questions with their steps, and no prompt that explains these or ends before the answer."""
+    found = [(n, step) for n, line in enumerate(head) if (step := _STEP.match(line.strip()))]
+    kinds = {step["kind"] for _, step in found}
+    if not found or found[0][1]["kind"] not in _ASKS or not {"Thought", "Action", "Observation"} <= kinds:
+        return False
+    is_open = found[-1][1]["kind"] in _ASKS and not found[-1][1]["words"] and not any(head[found[-1][0] + 1 :])
+    return not is_open and not explains_a_loop(head[: found[0][0]])
 
 
 def named_turns(lines: Sequence[_Numbered]) -> _Rows:
@@ -53,10 +72,46 @@ def named_turns(lines: Sequence[_Numbered]) -> _Rows:
             continue
         if words := "\n".join(held).strip():
             yield start, {**row, "content": words}
-        name = named["name"]
-        role = "user" if name in _USERS else "system" if name == "System" else "assistant"
+        name = named["name"].lower()
+        role = "user" if name in _USERS else "system" if name == "system" else "assistant"
         start, row = number, {"role": role} | ({"timestamp": named["at"]} if named["at"] else {})
         held = [named["words"] or ""]
+
+
+def terminal_turns(lines: Sequence[_Numbered]) -> _Rows:
+    """Yield the messages of a session of Claude Code as its screen shows it (`/export`, or copied).
+
+    Calls are by the name and the words that are shown of them, and what they gave may be cut.
+    """
+    start, kind, held = 0, "", list[str]()
+    calls = 0
+    for number, line in (*lines, (0, "> ")):
+        begins = _begins(line, kind)
+        if not begins:
+            held.append(line.removeprefix("  ").rstrip())
+            continue
+        words, call = "\n".join(held).strip(), _SHOWN_CALL.match(" ".join(held).strip())
+        if kind == "agent" and call and words:
+            calls += 1
+            made = {"id": f"shown_{calls}", "name": call[1], "arguments": {"input": call[2]}}
+            yield start, {"role": "assistant", "content": None, "tool_calls": [made]}
+        elif kind == "gave" and words and calls:
+            yield start, {"role": "tool", "tool_call_id": f"shown_{calls}", "content": words}
+        elif kind in ("user", "agent") and words:
+            yield start, {"role": "user" if kind == "user" else "assistant", "content": words}
+        mark = _GAVE.match(line)
+        start, kind, held = number, begins, [line[mark.end() if mark else 2 :].rstrip()]
+
+
+def _begins(line: str, kind: str) -> str:
+    """Return what a line of a terminal begins: user, agent, gave, other; '' where it goes on with what was there."""
+    if line[:2] in _ASKED:
+        return "user"
+    if line[:2] in ("⏺ ", "● "):
+        return "agent"
+    if _GAVE.match(line):
+        return "gave" if kind in ("agent", "gave") else ""
+    return "other" if line[:1] in _DRAWN or not kind else ""
 
 
 def react_attempts(lines: Sequence[_Numbered]) -> _Rows:

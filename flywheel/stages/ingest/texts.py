@@ -16,8 +16,9 @@ from typing import Any, BinaryIO
 from flywheel.records import content_id
 from flywheel.stages.ingest.framed import Bad, Record, refused
 from flywheel.stages.ingest.jsontext import storable
-from flywheel.stages.ingest.markdown import is_chat, messages
-from flywheel.stages.ingest.prose import crew_tasks, named_turns, prose_layout, react_attempts
+from flywheel.stages.ingest.markdown import is_chat, messages, without_code
+from flywheel.stages.ingest.prose import crew_tasks, named_turns, prose_layout, react_attempts, terminal_turns
+from flywheel.stages.ingest.templates import has_places
 
 _Numbered = tuple[int, str]
 _Rows = Iterator[tuple[int, dict[str, Any]]]
@@ -33,11 +34,14 @@ _EMPTYING = ("/clear", "/reset")
 _CALL = re.compile(r"(TO LLM|LLM RESPONSE) (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\S*\Z")
 _SAID = re.compile(r"(SYSTEM|USER|ASSISTANT|TOOL|DEVELOPER)(?: (.*))?\Z", re.DOTALL)
 _SPEAKS = re.compile(  # in any line of such a text; a quick look
-    rb"^(?:\[[^\]]{10,30}\] *)?(?:#{1,6} |_?\*\*|User|Human|Customer|You|System|Question|Task|[\d-]{10} \S+ task_n)",
-    re.MULTILINE,
+    rb"^(?:\[?[\d-]{10}[T ][\d:.]+\]?[ |-]*)?"
+    rb"(?:#{1,6} |_?\*\*|={2,} ?|\[?(?:user|human|customer|you|system|question|task)\b|task_n"
+    rb"|\xe2\x8f\xba |\xe2\x97\x8f )",
+    re.MULTILINE | re.IGNORECASE,
 )
 _WHOLE: dict[str, Callable[[Sequence[_Numbered]], _Rows]] = {  # of which all lines are looked at before one is read
     "markdown": messages, "named": named_turns, "react": react_attempts, "crew": crew_tasks,
+    "terminal": terminal_turns,
 }  # fmt: skip
 _ANSWER = "answer"
 _NEXT = "-------"
@@ -53,7 +57,9 @@ def text_layout(head: bytes) -> str:
     if first[:1] in ("{", '"') or not _SPEAKS.search(head):
         return ""
     lines = head.decode("utf-8", "replace").splitlines()
-    return "markdown" if is_chat(lines) else prose_layout(lines)
+    layout = "markdown" if is_chat(lines) else prose_layout(lines)
+    shown = without_code(lines) if layout == "markdown" else lines
+    return "" if layout != "terminal" and has_places(shown) else layout
 
 
 def text_records(stream: BinaryIO, layout: str, limit: int) -> Iterator[Record | Bad]:

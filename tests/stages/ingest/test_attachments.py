@@ -94,7 +94,7 @@ def shown(value: Any, part: dict[str, Any]) -> Any:
     if not isinstance(value, dict):
         return value
     for name in ("content", "parts"):
-        held = value.get(name) if value.get("role") == "user" else None
+        held = value.get(name) if value.get("role") == "user" or value.get("type") == "human" else None
         if held and isinstance(held, str | list):
             said = held if isinstance(held, list) else [{"type": "text", "text": held}]
             return {**value, name: [*said, part]}

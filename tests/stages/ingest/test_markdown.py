@@ -205,6 +205,7 @@ STYLES = {
     "copilot": "**User Prompt** *[2026-09-02 22:14:18 EDT]*\n\n{q}\n\n### Assistant Response [2026-09-02]\n\n{a}\n",
     "numbered": "# Claude\n\n## User Message 1\n\n{q}\n\n## Assistant Response 1\n\n{a}\n\n---\n",
     "dated": "# Quiz\n## 🧑 human _(Sep 28, 2026, 07:53 PM)_\n{q}\n\n## 🤖 assistant _(Sep 28, 2026, 07:53 PM)_\n{a}\n",
+    "rules": "--------\n[2026-09-02 10:00:00] === USER ===\n--------\n{q}\n\n--------\n=== GEMINI ===\n--------\n{a}\n",
     "exporter": "# Orders\n\n---\n\n## Prompt:\n{q}\n\n## Response:\n{a}\n",
 }
 
@@ -241,6 +242,58 @@ def test_lines_may_begin_with_their_speaker(tmp_path: Path, take: Take) -> None:
         ("request", "Where is order 7?"), ("model_call", "It has shipped.\nOn Monday."),
         ("request", "Thanks"), ("model_call", "Gladly."),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("user", "agent"),
+    [("USER:", "MODEL:"), ("2026-03-22 15:08:19 [User]:", "2026-03-22 15:08:19 [Assistant]:"), ("[User]:", "[AI]:")],
+)
+def test_names_of_speakers_are_written_in_several_ways(user: str, agent: str, tmp_path: Path, take: Take) -> None:
+    text = f"{user} {ASKED}\n\n{agent} {ANSWERED}\n\n{user} Thanks\n\n{agent} Gladly.\n"
+    expected = [("request", ASKED), ("model_call", ANSWERED), ("request", "Thanks"), ("model_call", "Gladly.")]
+    assert said(events(tmp_path, take, "chat.txt", text)) == expected
+
+
+PROMPT = "❯"  # noqa: RUF001 - of a terminal
+TERMINAL = f"""╭──────────────╮
+│ Claude Code  │
+╰──────────────╯
+
+{PROMPT} Mend the test
+  in app.py
+
+⏺ I look at it first.
+
+⏺ Bash(pytest tests/
+      -q)
+  ⎿  1 failed
+     3 passed
+  ⎿  Done
+
+✻ Brewed for 4s
+
+⏺ It passes now:
+  - the clock was wrong
+
+> Thanks
+"""
+
+
+def test_a_terminal_of_claude_code_has_requests_calls_and_what_they_gave(tmp_path: Path, take: Take) -> None:
+    found = events(tmp_path, take, "2026-11-01-session.txt", TERMINAL)
+    calls = [c for kind, p in found if kind == "model_call" for c in p["message"].get("tool_calls", ())]
+    results = [p["content"] for kind, p in found if kind == "tool_result"]
+    assert said([one for one in found if one[0] == "request"]) == [
+        ("request", "Mend the test\nin app.py"), ("request", "Thanks")
+    ]  # fmt: skip
+    assert [(c["name"], c["arguments"]) for c in calls] == [("Bash", {"input": "pytest tests/     -q"})]
+    assert results == ["1 failed\n   3 passed", "Done"]
+    assert said(found)[-2] == ("model_call", "It passes now:\n- the clock was wrong")
+
+
+def test_a_list_with_quotes_is_no_terminal(tmp_path: Path, take: Take) -> None:
+    (tmp_path / "notes.txt").write_text("> He said so.\n\n● one\n● two\n", encoding="utf-8")
+    assert take(tmp_path / "notes.txt", cfg=COUNTING).events.is_empty()
 
 
 def test_attempts_of_react_in_a_text_are_apart(tmp_path: Path, take: Take) -> None:
@@ -293,3 +346,30 @@ def test_a_chat_in_an_archive_is_read_and_a_document_is_not(tmp_path: Path, take
 def test_long_lines_cost_no_time(line: str, tmp_path: Path, take: Take) -> None:
     text = STYLES["numbered"].format(q=ASKED, a=ANSWERED) + "\n" + line + "\n"
     assert said(events(tmp_path, take, "chat.md", text))[0] == ("request", ASKED)
+
+
+PROMPTS = {
+    "template.txt": "# system:\nBe brief.\n\n# user:\n{{item.ask}}\n\n# assistant:\n{{item.say}}\n\n# user:\n{{q}}\n",
+    "loop.md": "## User\n\nHello\n\n## Assistant\n\nHi\n\n## User\n\n{% if image %}\n",
+    "react.txt": "Question: {input}\nThought: think\nAction: one of [{tool_names}]\nObservation: the result\n",
+    "shots.txt": "Interleave Thought, Action and Observation.\n\nQuestion: Who?\nThought: I look.\nAction: look[who]\n"
+    "Observation: Ann\nThought: Done.\nAnswer: Ann\n",
+    "open.txt": "Question: Who?\nThought: I look.\nAction: look[who]\nObservation: Ann\nAnswer: Ann\nQuestion:\n",
+    "names.txt": "User: {question}\nAssistant: {answer}\nUser: {question}\nAssistant: {answer}\n",
+    "few.json": '[{"role": "user", "content": "{{input}}"}, {"role": "assistant", "content": "{{task}}"}]',
+    "last.json": '[{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "Ann"}, '
+    '{"role": "user", "content": ""}]',
+    "shown.json": '{"naive_example": [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "Ann"}]}',
+    "demo.py": "# %% System:\nX = 1\n# ## User:\n## User:\nWho?\n## Assistant:\nAnn\n## User:\nWho else?\n",
+}
+
+
+@pytest.mark.parametrize("name", PROMPTS)
+def test_a_prompt_is_no_log(name: str, tmp_path: Path, take: Take) -> None:
+    (tmp_path / name).write_text(PROMPTS[name], encoding="utf-8")
+    assert take(tmp_path / name, cfg=COUNTING).events.is_empty()
+
+
+def test_a_talk_about_templates_is_a_talk(tmp_path: Path, take: Take) -> None:
+    shown = "## User\n\nWhat is {{x}}?\n\n## Assistant\n\n```\n{% if x %}\n```\n\nA place.\n\n## User\n\nThanks\n"
+    assert len(events(tmp_path, take, "chat.md", shown)) == 3

@@ -24,6 +24,7 @@ from flywheel.reading.shapes.entries import Entry, entry_of, run_totals
 from flywheel.reading.shapes.facts import facts_of
 from flywheel.reading.shapes.items import IDS, thoughts_of
 from flywheel.reading.shapes.spelling import lowered
+from flywheel.reading.shapes.spoken import is_tested
 from flywheel.reading.shapes.turns import ITEM_KINDS
 from flywheel.reading.shapes.whole import is_other_line, whole
 from flywheel.reading.shapes.wrapped import asked_as, asked_last, is_exchange, unwrapped
@@ -33,6 +34,7 @@ from flywheel.reading.values import as_dict, as_list, count, embedded, first, id
 from flywheel.records import EventKind, content_id
 from flywheel.stages.ingest.readers.agents.claude_code import UNNAMED
 from flywheel.stages.ingest.readers.apis._dialects.calls import LINE
+from flywheel.stages.ingest.templates import is_prompt
 
 _CALLED = ("tool", "tool_name", "toolName", "name")
 _CONFIDENCE = 0.6
@@ -97,6 +99,7 @@ def _share(sample: Sample) -> float:
     is_said = any(_is_said(record) for record in sample.records)
     is_answered = bool(_ANSWERED & set(spoken)) or are_steps(sample.records) or any(map(_step_counts, sample.records))
     is_read = is_said and is_answered and others <= len(spoken) and not _is_doubled(sample.records)
+    is_read = is_read and not is_prompt(sample.records)
     return _CONFIDENCE if is_read else 0.0
 
 
@@ -131,8 +134,10 @@ def _is_other(record: Any) -> bool:
 def _is_said(record: Any) -> bool:
     """Whether the agent speaks in a record, and does not only call."""
     entry = entry_of(record)
-    if is_exchange(record):  # one that has an id of its own may be alone, and not one of a chat
-        return _named(record) is not None or not any(str(name).lower().endswith("id") for name in record)
+    if is_exchange(record):  # one that has an id of its own may be alone, and not one of a chat; so is one of a test
+        return not is_tested(record) and (
+            _named(record) is not None or not any(str(name).lower().endswith("id") for name in record)
+        )
     if entry is not None:
         return entry.kind == "words"
     is_bare = is_act(record) and record.get("type") not in ITEM_KINDS and said_in(record) is None

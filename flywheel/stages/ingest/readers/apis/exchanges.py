@@ -25,6 +25,7 @@ from flywheel.reading.shapes.spoken import (
     answered_field,
     asked_field,
     is_named_by_whom,
+    is_tested,
     made_between,
     thoughts_in,
     words_in,
@@ -54,6 +55,7 @@ _LOGGED = (  # what a line of a log has and a list of right answers has not
     "actual_output", "actualOutput",
 )  # fmt: skip
 _OF_OTHERS = ("tool", "tool_name", "expected", "expected_output", "span_id", "spanId", "op_name", "run_type", "type")
+_OF_TALKS = ("chat", "message", "conversation", "interaction", "exchange", "completion", "query", "qa")  # a line's type
 _MODELS = ("model", "modelId", "model_id", "model_name", "ai_model", "model_used")
 _API, _WORDS = 0.8, 0.55
 
@@ -229,8 +231,11 @@ def _is_api(record: Any) -> bool:
 def is_worded(record: Any) -> bool:
     """Whether a record has a question and an answer in words, and something that only a log has."""
     fields = as_dict(record)
-    is_logged = first(fields, _LOGGED) is not None or is_named_by_whom(fields) or bool(made_in(fields))
-    pair = _pair(fields) if is_logged and first(fields, _OF_OTHERS) is None else None
+    is_logged = (
+        first(fields, _LOGGED) is not None or is_named_by_whom(fields) or bool(made_in(fields)) or is_tested(fields)
+    )
+    is_other = first({**fields, "type": None if fields.get("type") in _OF_TALKS else fields.get("type")}, _OF_OTHERS)
+    pair = _pair(fields) if is_logged and is_other is None else None
     if pair is None or pair.request.keys() > {"input", "model"} or "input" not in pair.request:
         return False
     question, answer = embedded(pair.request["input"]), pair.response.get("raw") or pair.response.get("events")

@@ -148,6 +148,36 @@ def test_calls_are_read_among_other_lines_and_within_data(write: Write, take: Ta
     assert sorted(events["kind"]) == ["tool_call", "tool_result"]
 
 
+def test_a_clocks_time_is_of_the_day_next_to_it(write: Write, take: Take) -> None:
+    rows = [{"timestamp": f"18:0{n}:50", "date": "2026-10-02", "question": "Hello?", "answer": "Good evening."}
+            for n in range(3)]  # fmt: skip
+    events = take(write("log.jsonl", rows), cfg=COUNTING).events
+    assert (events.height, events["ts"].dt.minute().sort().to_list()) == (3, [0, 1, 2])
+
+
+def test_what_was_looked_up_with_refuses_no_exchange(write: Write, take: Take) -> None:
+    rows = [{"session_id": "s", "type": "chat", "user_message": f"And {n}?", "assistant_answer": f"It is {n}.",
+             "rag_query": f"which parts are there of the kind {n}"} for n in range(3)]  # fmt: skip
+    assert take(write("log.jsonl", rows), cfg=COUNTING).events.height == 3
+
+
+def test_results_of_code_are_results(tmp_path: Path, take: Take) -> None:
+    steps = [
+        {"kind": "question", "content": "What is 6 times 7?"},
+        {"kind": "python_code_action", "name": "a.py", "code": "print(6 * 7)"},
+        {"kind": "code_execution_result", "result": {"exit_code": 0, "output": "42"}},
+        {"kind": "answer_action", "answer": "42"},
+    ]
+    (tmp_path / "tape.json").write_text(json.dumps({"metadata": {"id": "t"}, "steps": steps}), encoding="utf-8")
+    assert "tool_result" in take(tmp_path / "tape.json", cfg=COUNTING).events["kind"].to_list()
+
+
+def test_cases_of_a_test_are_not_one_chat(write: Write, take: Take) -> None:
+    rows = [{"user_input": f"How long is leave {n}?", "response": f"It is {n} days.", "reference": f"{n} days",
+             "retrieved_contexts": ["a page of the handbook"], "faithfulness": 0.5} for n in range(4)]  # fmt: skip
+    assert take(write("results.jsonl", rows), cfg=COUNTING).events["conversation_id"].n_unique() == 4
+
+
 def test_talks_under_an_unknown_id_are_not_one_chat(write: Write, take: Take) -> None:
     rows = [{"role": role, "content": f"{role} of {who}", "customer_id": who}
             for who in ("a", "b") for role in ("user", "assistant")]  # fmt: skip
