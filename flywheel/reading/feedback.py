@@ -107,7 +107,9 @@ _ANSWERED = ("response", "completion", "choices")
 JUDGING = frozenset({*_OUTCOMES, *_OPINIONS, *RESULTS})
 
 
-def judgements(record: Mapping[str, Any], source: Source, target: str | None) -> Iterator[Event]:
+def judgements(
+    record: Mapping[str, Any], source: Source, target: str | None, *, of_run: bool = False
+) -> Iterator[Event]:
     """Yield the feedback and the outcomes that a record has in fields of its own.
 
     Args:
@@ -116,6 +118,7 @@ def judgements(record: Mapping[str, Any], source: Source, target: str | None) ->
             has a name and it names no user, a program ran it, and what it records is that program's, a score too.
         source: columns shared by all events of the record.
         target: id of the response that they are about.
+        of_run: whether the program that made an attempt wrote the record, and no request of a user's is in it.
     """
     is_whole = target is None and _is_transcript(record)
     if record.keys().isdisjoint(JUDGING) and not is_whole:
@@ -133,7 +136,7 @@ def judgements(record: Mapping[str, Any], source: Source, target: str | None) ->
     own = _ends(record, opinions) | own if is_whole else own or _measured(record, _ends_of(record))
     given = {} if own or not is_whole else _ends(as_dict(embedded(record.get("metadata"))), _OPINIONS)
     for name, value in (own or given).items():
-        yield outcome(source, name, value, by=_BY_RUN if is_run else _FIELD, seq=0)
+        yield outcome(source, name, value, by=_BY_RUN if is_run or of_run else _FIELD, seq=0)
 
 
 def _ends(place: Mapping[str, Any], opinions: Collection[str]) -> dict[str, float]:

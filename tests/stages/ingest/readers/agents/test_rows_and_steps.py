@@ -31,6 +31,14 @@ def test_rollouts_of_one_prompt_keep_their_rewards(write: Write, take: Take) -> 
     taken = take(write("rollouts.jsonl", rows), cfg=COUNTING)
     assert taken.events["conversation_id"].n_unique() == 6
     assert values(taken) == [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]
+    assert {payload["source"] for payload in taken.payloads() if "source" in payload} == {"recorded"}
+
+
+def test_a_reward_in_a_call_of_a_user_is_a_claim(write: Write, take: Take) -> None:
+    rows = [{"prompt": "Pick a part.", "completion": f"part {n}", "reward": 1.0, "user": "ann"} for n in range(3)]
+    rows += [{**row, "user": None, "session_id": f"s{n}"} for n, row in enumerate(rows)]
+    payloads = take(write("calls.jsonl", rows), cfg=COUNTING).payloads()
+    assert {payload["source"] for payload in payloads if "source" in payload} == {"field"}
 
 
 def test_a_tested_answer_is_a_talk_and_an_outcome(write: Write, take: Take) -> None:

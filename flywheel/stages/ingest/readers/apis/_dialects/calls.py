@@ -68,7 +68,8 @@ def call_events(pair: Pair, dialect: Dialect, line: int) -> Iterator[Event]:
         if history:
             yield request(history, source, line * LINE, asked | follows)
         yield from turn_events(turns, {} if history else extra, payload | follows, source, line * LINE + 1)
-    yield from judgements(pair.envelope, source, own)
+    is_run = source["user"] is None and str(source["conversation_id"]) == attempt_name(pair)
+    yield from judgements(pair.envelope, source, own, of_run=is_run)
 
 
 def _failure(payload: Mapping[str, Any]) -> list[str]:
