@@ -8,6 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flywheel.stages.ingest.markdown import is_chat, messages
+from flywheel.stages.ingest.prose import named_turns, prose_layout
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.stages.ingest.conftest import COUNTING
 
 Take = Callable[..., Any]
@@ -373,3 +377,33 @@ def test_a_prompt_is_no_log(name: str, tmp_path: Path, take: Take) -> None:
 def test_a_talk_about_templates_is_a_talk(tmp_path: Path, take: Take) -> None:
     shown = "## User\n\nWhat is {{x}}?\n\n## Assistant\n\n```\n{% if x %}\n```\n\nA place.\n\n## User\n\nThanks\n"
     assert len(events(tmp_path, take, "chat.md", shown)) == 3
+
+
+LINES = st.sampled_from(
+    ["plain words", "- an item", "> a quote", "```py", "x = 1", "```", "### A heading", "**bold** words", "", "| a |",
+     "_**Note**_", "~~~", "User of it", "## Users", "    code", "1. one", "<b>x</b>"]
+)  # fmt: skip
+SAID = st.lists(LINES, min_size=1, max_size=8).map("\n".join).map(str.strip).filter(bool)
+MARKS = {"user": "_**User (2026-07-13 13:40:49Z)**_", "assistant": "_**Agent (model-1 2026-07-13 13:40:56Z)**_"}
+
+
+@given(st.lists(st.tuples(SAID, SAID), min_size=1, max_size=4))
+def test_every_message_of_a_chat_is_read_as_it_was_written(talk: list[tuple[str, str]]) -> None:
+    turns = [(role, text) for asked, answered in talk for role, text in (("user", asked), ("assistant", answered))]
+    lines = "".join(f"{MARKS[role]}\n\n{text}\n\n---\n\n" for role, text in turns).splitlines()
+    assert is_chat(lines)
+    rows = [row for _, row in messages(list(enumerate(lines, 1)))]
+    assert [(row["role"], row["content"]) for row in rows] == turns
+
+
+NAMES = {"User": "user", "Assistant": "assistant"}
+NAMED = st.lists(st.sampled_from(["words", "- an item", "", "a: b", "http://x", "Note: x"]), min_size=1, max_size=5)
+
+
+@given(st.lists(st.tuples(NAMED, NAMED), min_size=2, max_size=4))
+def test_every_turn_of_named_lines_is_read_as_it_was_written(talk: list[tuple[list[str], list[str]]]) -> None:
+    turns = [(name, ("\n".join(held)).strip() or "-") for pair in talk for name, held in zip(NAMES, pair, strict=True)]
+    lines = "".join(f"{name}: {text}\n\n" for name, text in turns).splitlines()
+    assert prose_layout(lines) == "named"
+    rows = [row for _, row in named_turns(list(enumerate(lines, 1)))]
+    assert [(row["role"], row["content"]) for row in rows] == [(NAMES[name], text) for name, text in turns]
