@@ -15,7 +15,7 @@ from flywheel.reading.events import Event, Source, attempt_of, request, source_o
 from flywheel.reading.feedback import judgements
 from flywheel.reading.messages import Message, flat_text, messages
 from flywheel.reading.outcomes import results
-from flywheel.reading.reader import reader
+from flywheel.reading.reader import reader, share
 from flywheel.reading.rollout import Rollout, rollout_events
 from flywheel.reading.shapes import schemas
 from flywheel.reading.shapes.actions import answer_of, are_steps, earned, goal_of
@@ -51,6 +51,7 @@ _ACCUMULATED = "accumulated_"  # goose's names of the tokens of a whole chat; th
 _ERRORS = ("exception_info", "exception", "error", "traceback")
 _SHARED = 0.55  # confidence in a list that Chat Completions could have, below `openai`'s
 _OWN = 0.85
+_MIXED = 0.5  # of records with and without a chat: less than of any reader that knows them all
 Facts = dict[int, dict[str, Any]]
 
 
@@ -361,11 +362,13 @@ def _is_answered(record: Any) -> bool:
 
 
 def _sniff(sample: Sample) -> float:
-    """A file of chats is sure to be ours if one of them has what no other reader knows."""
-    if any(map(_is_answered, sample.records)) or not (
-        any(_is_read(record) or _is_crashed(record) for record in sample.records) and all(map(_is_ours, sample.records))
-    ):
+    """A file of chats is sure to be ours if one has what no other reader knows; where some have none, any other is."""
+    is_known = any(_is_read(record) or _is_crashed(record) for record in sample.records)
+    if not is_known or any(map(_is_answered, sample.records)):
         return 0.0
+    chats = share(sample.records, _is_ours)
+    if chats < 1:
+        return _MIXED * (chats >= _MIXED)
     return _OWN if any(map(_is_own, sample.records)) else _SHARED
 
 
