@@ -17,8 +17,8 @@ from flywheel.records import content_id
 from flywheel.stages.ingest.framed import Bad, Record, refused
 from flywheel.stages.ingest.jsontext import storable
 from flywheel.stages.ingest.markdown import is_chat, messages, without_code
-from flywheel.stages.ingest.prose import crew_tasks, named_turns, prose_layout, react_attempts, terminal_turns
-from flywheel.stages.ingest.templates import has_places
+from flywheel.stages.ingest.plain_text import crew_tasks, named_turns, plain_layout, react_attempts, terminal_turns
+from flywheel.stages.ingest.prompts import has_places
 
 _Numbered = tuple[int, str]
 _Rows = Iterator[tuple[int, dict[str, Any]]]
@@ -35,7 +35,7 @@ _CALL = re.compile(r"(TO LLM|LLM RESPONSE) (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\S*\Z
 _SAID = re.compile(r"(SYSTEM|USER|ASSISTANT|TOOL|DEVELOPER)(?: (.*))?\Z", re.DOTALL)
 _SPEAKS = re.compile(  # in any line of such a text; a quick look
     rb"^(?:\[?[\d-]{10}[T ][\d:.]+\]?[ |-]*)?"
-    rb"(?:#{1,6} |_?\*\*|={2,} ?|\[?(?:user|human|customer|you|system|question|task)\b|task_n"
+    rb"(?:#{1,6} |_?\*\*|={2,} ?|(?:- |\S{1,8} )?\[?(?:user|human|customer|you|system|question|task)\b|task_n"
     rb"|\xe2\x8f\xba |\xe2\x97\x8f )",
     re.MULTILINE | re.IGNORECASE,
 )
@@ -57,7 +57,7 @@ def text_layout(head: bytes) -> str:
     if first[:1] in ("{", '"') or not _SPEAKS.search(head):
         return ""
     lines = head.decode("utf-8", "replace").splitlines()
-    layout = "markdown" if is_chat(lines) else prose_layout(lines)
+    layout = "markdown" if is_chat(lines) else plain_layout(lines)
     shown = without_code(lines) if layout == "markdown" else lines
     return "" if layout != "terminal" and has_places(shown) else layout
 

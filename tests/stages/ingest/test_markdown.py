@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from flywheel.stages.ingest.markdown import is_chat, messages
-from flywheel.stages.ingest.prose import named_turns, prose_layout
+from flywheel.stages.ingest.plain_text import named_turns, plain_layout
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.stages.ingest.conftest import COUNTING
@@ -180,6 +180,62 @@ def test_specstory_has_messages_thoughts_and_each_call_once(tmp_path: Path, take
     assert said(found)[-1] == ("request", "Thanks!")
 
 
+def specstory(name: str, kind: str, more: str, body: str) -> str:
+    """Return a chat with one call; `more` is what its summary shows behind the tool's name."""
+    shown = f"<details>\n<summary>Tool use: **{name}**{more}</summary>\n{body}\n</details>"
+    call = f'<tool-use data-tool-type="{kind}" data-tool-name="{name}">{shown}</tool-use>'
+    return f"_**User (2026-07-13 13:40:49Z)**_\n\nGo on.\n\n---\n\n_**Agent (claude-opus-4-8)**_\n\n{call}\n"
+
+
+HERE = "cat <<E\na\nE"
+SHOWN_CALLS: dict[str, tuple[str, str, str, str, dict[str, str], str | None]] = {
+    "a file that is read": ("Read", "read", "", "Read file: `a.py`", {"input": "Read file: `a.py`"}, None),
+    "a pattern, and what it found": (
+        "Glob", "search", "", " pattern `*.py`\n\n```text\na.py\n```", {"input": "pattern `*.py`"}, "a.py"),
+    "a file that is written": (
+        "Write", "write", "", "\n```yaml\na: 1\n```\n\n```text\nwritten\n```", {"input": "a: 1"}, "written"),
+    "what Codex gives": (
+        "shell", "shell", "", "\nInput (truncated): ```\nls &gt; a\n```", {"input": "ls > a"}, None),
+    "a command and what it is for": ("Bash", "shell", "", "List files\n\n`ls`", {"command": "ls"}, None),
+    "a command of several lines in a summary": (
+        "run", "shell", f" • Run command: {HERE}", f"\n```bash\n{HERE}\n```\n\n```\na\n```", {"command": HERE}, "a"),
+    "a command that gave nothing": (
+        "run", "shell", " • Run command: true", "\n```bash\ntrue\n```", {"command": "true"}, None),
+    "a search with its count": (
+        "grep", "search", " • Searched for a • 1 result", "\n- a.py", {"input": "Searched for a • 1 result"}, "- a.py"),
+    "a status alone": ("await", "unknown", "", "\nStatus: **completed**\n", {}, "completed"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shown", SHOWN_CALLS)
+def test_what_specstorys_call_was_given_is_no_result(shown: str, tmp_path: Path, take: Take) -> None:
+    name, kind, more, body, arguments, gave = SHOWN_CALLS[shown]
+    found = events(tmp_path, take, "chat.md", specstory(name, kind, more, body))
+    (call,) = found[1][1]["message"]["tool_calls"]
+    assert (call["name"], call["arguments"]) == (name, arguments)
+    assert [p["content"] for k, p in found if k == "tool_result"] == ([] if gave is None else [gave])
+
+
+def test_words_behind_a_call_are_another_act(tmp_path: Path, take: Take) -> None:
+    text = (
+        specstory("Read", "read", "", "Read file: `a`\n\n```text\nx = 1\n```").replace(
+            "<tool-use", "I look.\n\n<tool-use", 1
+        )
+        + "\nIt is 1.\n"
+    )
+    found = events(tmp_path, take, "chat.md", text)
+    assert [(kind, said([(kind, payload)])[0][1]) for kind, payload in found] == [
+        ("request", "Go on."), ("model_call", "I look."), ("tool_result", "x = 1"), ("model_call", "It is 1.")
+    ]  # fmt: skip
+
+
+def test_an_agent_without_a_name_speaks_between_rules(tmp_path: Path, take: Take) -> None:
+    text = "## SpecStory\n\n_**User**_\n\nGo on.\n\n---\n\n_****_\n\nI look.\n\n---\n\n_****_\n\nIt is 1.\n"
+    assert said(events(tmp_path, take, "chat.md", text)) == [
+        ("request", "Go on."), ("model_call", "I look."), ("model_call", "It is 1.")
+    ]  # fmt: skip
+
+
 def test_specstory_names_session_model_and_time_and_is_not_trained_on(tmp_path: Path, take: Take) -> None:
     (tmp_path / "a.md").write_text(SPECSTORY, encoding="utf-8")
     taken = take(tmp_path / "a.md", cfg=COUNTING).events
@@ -250,8 +306,11 @@ def test_lines_may_begin_with_their_speaker(tmp_path: Path, take: Take) -> None:
 
 @pytest.mark.parametrize(
     ("user", "agent"),
-    [("USER:", "MODEL:"), ("2026-03-22 15:08:19 [User]:", "2026-03-22 15:08:19 [Assistant]:"), ("[User]:", "[AI]:")],
-)
+    [
+        ("USER:", "MODEL:"), ("2026-03-22 15:08:19 [User]:", "2026-03-22 15:08:19 [Assistant]:"), ("[User]:", "[AI]:"),
+        ("You :", "Bot :"), ("- User:", "- Assistant:"), ("👤 You:", "🤖 Bot:"),
+    ],
+)  # fmt: skip
 def test_names_of_speakers_are_written_in_several_ways(user: str, agent: str, tmp_path: Path, take: Take) -> None:
     text = f"{user} {ASKED}\n\n{agent} {ANSWERED}\n\n{user} Thanks\n\n{agent} Gladly.\n"
     expected = [("request", ASKED), ("model_call", ANSWERED), ("request", "Thanks"), ("model_call", "Gladly.")]
@@ -293,6 +352,31 @@ def test_a_terminal_of_claude_code_has_requests_calls_and_what_they_gave(tmp_pat
     assert [(c["name"], c["arguments"]) for c in calls] == [("Bash", {"input": "pytest tests/     -q"})]
     assert results == ["1 failed\n   3 passed", "Done"]
     assert said(found)[-2] == ("model_call", "It passes now:\n- the clock was wrong")
+
+
+def test_a_rule_behind_a_turn_is_no_word(tmp_path: Path, take: Take) -> None:
+    text = f"User: {ASKED}\nAI: {ANSWERED}\n{'-' * 50}\nUser: Thanks\nAI: Gladly.\n{'-' * 50}\n"
+    assert said(events(tmp_path, take, "chat.txt", text)) == [
+        ("request", ASKED), ("model_call", ANSWERED), ("request", "Thanks"), ("model_call", "Gladly.")
+    ]  # fmt: skip
+
+
+def test_a_terminal_may_call_the_tools_of_a_server(tmp_path: Path, take: Take) -> None:
+    text = '> Ask it\n\n⏺ zen:chat (MCP)(prompt: "Hi")\n  ⎿  Hello\n\n⏺ It says hello.\n\n> Thanks\n\n⏺ Gladly.\n'
+    found = events(tmp_path, take, "2026-11-01-session.txt", text)
+    assert [c["name"] for kind, p in found if kind == "model_call" for c in p["message"].get("tool_calls", ())] == [
+        "zen:chat"
+    ]
+    assert [p["content"] for kind, p in found if kind == "tool_result"] == ["Hello"]
+    assert said(found)[-3:] == [("model_call", "It says hello."), ("request", "Thanks"), ("model_call", "Gladly.")]
+
+
+def test_what_a_terminal_shows_of_an_unknown_call_is_of_no_other(tmp_path: Path, take: Take) -> None:
+    text = "> Go on\n\n⏺ Bash(ls)\n  ⎿  a.py\n\n⏺ Read 3 files (ctrl+o to expand)\n  ⎿  b.py\n\n⏺ Done.\n\n> Thanks\n"
+    found = events(tmp_path, take, "2026-11-01-session.txt", text)
+    calls = {c["id"] for kind, p in found if kind == "model_call" for c in p["message"].get("tool_calls", ())}
+    rows = take(tmp_path / "2026-11-01-session.txt", cfg=COUNTING).events.filter(kind="tool_result")
+    assert [own in calls for own in rows["tool_call_id"]] == [True, False]
 
 
 def test_a_list_with_quotes_is_no_terminal(tmp_path: Path, take: Take) -> None:
@@ -404,6 +488,6 @@ NAMED = st.lists(st.sampled_from(["words", "- an item", "", "a: b", "http://x", 
 def test_every_turn_of_named_lines_is_read_as_it_was_written(talk: list[tuple[list[str], list[str]]]) -> None:
     turns = [(name, ("\n".join(held)).strip() or "-") for pair in talk for name, held in zip(NAMES, pair, strict=True)]
     lines = "".join(f"{name}: {text}\n\n" for name, text in turns).splitlines()
-    assert prose_layout(lines) == "named"
+    assert plain_layout(lines) == "named"
     rows = [row for _, row in named_turns(list(enumerate(lines, 1)))]
     assert [(row["role"], row["content"]) for row in rows] == [(NAMES[name], text) for name, text in turns]

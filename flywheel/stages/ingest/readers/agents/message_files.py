@@ -32,9 +32,9 @@ from flywheel.reading.shapes.written import as_written, with_written_calls
 from flywheel.reading.usage import token_counts
 from flywheel.reading.values import as_dict, as_list, count, embedded, first, ident, picked, present, text
 from flywheel.records import EventKind, content_id
+from flywheel.stages.ingest.prompts import is_prompt
 from flywheel.stages.ingest.readers.agents.claude_code import UNNAMED
 from flywheel.stages.ingest.readers.apis._dialects.calls import LINE
-from flywheel.stages.ingest.templates import is_prompt
 
 _CALLED = ("tool", "tool_name", "toolName", "name")
 _CONFIDENCE = 0.6

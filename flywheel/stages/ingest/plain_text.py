@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from flywheel.stages.ingest.templates import explains_a_loop
+from flywheel.stages.ingest.markdown_calls import trimmed
+from flywheel.stages.ingest.prompts import explains_a_loop
 
 _Numbered = tuple[int, str]
 _Rows = Iterator[tuple[int, dict[str, Any]]]
@@ -19,14 +20,17 @@ _Rows = Iterator[tuple[int, dict[str, Any]]]
 _AT = r"(?:\[?(?P<at>\d{4}-\d\d-\d\d[T ]\d\d:\d\d[\d:.]*Z?)\]?\s{1,3}(?:[-|]\s)?)?"
 _SPEAKERS = "User|Human|Customer|You|System|Assistant|AI Assistant|AI|Agent|Bot|Chatbot|Model|ChatGPT|GPT|Claude|Gemini"
 _NAMED = re.compile(
-    rf"{_AT}\[?(?:\*\*)?(?P<name>{_SPEAKERS})(?::\*\*|\*\*:|\]?:)(?:\s+(?P<words>.*))?\Z", re.IGNORECASE
+    rf"{_AT}(?:- |[^\w\s\[*(]{{1,3}} )?\[?(?:\*\*)?(?P<name>{_SPEAKERS})(?: ?:\*\*|\*\* ?:|\]? ?:)\s*(?P<words>.*)\Z",
+    re.IGNORECASE,
 )
 _USERS = {"user", "human", "customer", "you"}
 _FEWEST = 2  # turns of each of two speakers
 _ASKED = {"❯ ", "> "}  # noqa: RUF001 - a prompt's mark
 _GAVE = re.compile(r" {1,3}⎿ {1,3}")
 _DRAWN = {"╭", "│", "╰", "─", "✻", "✽", "✢", "✳", "∴", "※"}  # of a screen: frames, and what it does meanwhile
-_SHOWN_CALL = re.compile(r"([A-Z]\w{1,40}|mcp__\w{1,80})\((.{0,4000})\)\Z", re.DOTALL)
+_SHOWN_CALL = re.compile(
+    r"([A-Z]\w{1,40}|mcp__\w{1,80}|[\w-]{1,40}(?::| - )[\w-]{1,60})(?: \(MCP\))?\((.{0,4000})\)\Z", re.DOTALL
+)
 _STEP = re.compile(
     r"(?P<kind>Question|Task|Thought|Action|Action Input|Observation|Final Answer|Answer) ?\d*:\s*(?P<words>.*)\Z"
 )
@@ -35,7 +39,7 @@ _CREW = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d): task_name=\"")
 _CREW_FIELDS = ("task_name", "task", "agent", "status", "output")
 
 
-def prose_layout(head: Sequence[str]) -> str:
+def plain_layout(head: Sequence[str]) -> str:
     """Return 'named', 'react', 'terminal' or 'crew' for the first lines of such a text; '' for any other."""
     marks = {line[:2] for line in head}
     if marks & _ASKED and ("⏺ " in marks or ("● " in marks and any(_GAVE.match(line) for line in head))):
@@ -68,9 +72,9 @@ def named_turns(lines: Sequence[_Numbered]) -> _Rows:
     for number, line in (*lines, (0, "User:")):
         named = _NAMED.match(line.rstrip())
         if named is None:
-            held.append(line.rstrip())
+            held.append(line)
             continue
-        if words := "\n".join(held).strip():
+        if words := trimmed([(words, False) for words in held]).strip():
             yield start, {**row, "content": words}
         name = named["name"].lower()
         role = "user" if name in _USERS else "system" if name == "system" else "assistant"
@@ -84,7 +88,7 @@ def terminal_turns(lines: Sequence[_Numbered]) -> _Rows:
     Calls are by the name and the words that are shown of them, and what they gave may be cut.
     """
     start, kind, held = 0, "", list[str]()
-    calls = 0
+    calls, own = 0, dict[str, str]()  # own: the id of the call that what follows is of
     for number, line in (*lines, (0, "> ")):
         begins = _begins(line, kind)
         if not begins:
@@ -92,12 +96,13 @@ def terminal_turns(lines: Sequence[_Numbered]) -> _Rows:
             continue
         words, call = "\n".join(held).strip(), _SHOWN_CALL.match(" ".join(held).strip())
         if kind == "agent" and call and words:
-            calls += 1
-            made = {"id": f"shown_{calls}", "name": call[1], "arguments": {"input": call[2]}}
+            calls, own = calls + 1, {"tool_call_id": f"shown_{calls + 1}"}
+            made = {"id": own["tool_call_id"], "name": call[1], "arguments": {"input": call[2]}}
             yield start, {"role": "assistant", "content": None, "tool_calls": [made]}
-        elif kind == "gave" and words and calls:
-            yield start, {"role": "tool", "tool_call_id": f"shown_{calls}", "content": words}
+        elif kind == "gave" and words:
+            yield start, {"role": "tool", "content": words, **own}
         elif kind in ("user", "agent") and words:
+            own = {}
             yield start, {"role": "user" if kind == "user" else "assistant", "content": words}
         mark = _GAVE.match(line)
         start, kind, held = number, begins, [line[mark.end() if mark else 2 :].rstrip()]
@@ -111,7 +116,7 @@ def _begins(line: str, kind: str) -> str:
         return "agent"
     if _GAVE.match(line):
         return "gave" if kind in ("agent", "gave") else ""
-    return "other" if line[:1] in _DRAWN or not kind else ""
+    return "other" if line[:1] in _DRAWN or not kind or line[:1].strip() else ""  # words are indented
 
 
 def react_attempts(lines: Sequence[_Numbered]) -> _Rows:
