@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ import orjson
 from flywheel.stages.ingest.documents import Piece, document_pieces
 from flywheel.stages.ingest.foreign import foreign_bytes, foreign_file, foreign_text
 from flywheel.stages.ingest.framed import Bad, Framed, Lines, Raw, refused
-from flywheel.stages.ingest.jsontext import PYTHONIC, BadJsonError, has_large_numbers, is_object, loads
+from flywheel.stages.ingest.jsontext import has_large_numbers, is_object, is_printed, printed_value
 from flywheel.stages.ingest.opening import FREE_BYTES, Content, Opened, Stream, compression
 from flywheel.stages.ingest.tables import delimiter_of, table_rows
 from flywheel.stages.ingest.texts import text_layout, text_records
@@ -211,13 +212,12 @@ class Framing:
     def _printed(self, stream: Opened) -> Iterator[Framed]:
         """Yield the values of a document that Python printed: its literals are those of JSON, in other words."""
         raw = stream.read(self._limits.record_bytes + 1)
-        try:
-            value = loads(raw.strip()).value
-        except BadJsonError as error:
-            detail = f"as Python prints objects, but not one that is finished and alone: {error}"
+        value = printed_value(raw.decode("utf-8-sig", "replace").strip())
+        if value is None:
+            detail = "as Python prints objects, but not one that is finished and alone"
             yield refused(1, "unknown_format", stream.fault or detail, raw)
             return
-        yield from self._document(io.BytesIO(orjson.dumps(value)))
+        yield from self._document(io.BytesIO(json.dumps(value).encode()))
 
     def _number(self, stream: Opened) -> Iterator[Framed]:
         """Yield the score that a file holds and nothing else, as an object."""
@@ -293,9 +293,9 @@ def _layout(head: bytes) -> str:
     if foreign_bytes(head):
         return "unknown"
     text = head.removeprefix(_BOM).lstrip()
-    is_printed = PYTHONIC.match(text) is not None and not is_object(text.split(b"\n", 1)[0])
-    if is_printed or text.startswith((b"[", *_TWICE)):
-        return "printed" if is_printed else "document" if text.startswith(b"[") else "quoted"
+    printed = is_printed(text)
+    if printed or text.startswith((b"[", *_TWICE)):
+        return "printed" if printed else "document" if text.startswith(b"[") else "quoted"
     lines = [line for line in text.split(b"\n")[: _PROBED_LINES + 1] if line.strip()]
     some_parse = any(map(is_object, lines))
     if text.startswith(b"{"):

@@ -19,7 +19,7 @@ from flywheel.io.files import encodable
 from flywheel.reading.values import python_value
 from flywheel.records import canonical_json
 
-PYTHONIC = re.compile(rb"\[?\s*\{\s*'")  # how objects begin that Python printed
+_PYTHONIC = re.compile(r"\[?\s*\{\s*'")  # how objects begin that Python printed
 MAX_DEPTH = 200  # deeper than any agent's log; far below what the recursive writers and readers downstream survive
 
 BROKEN_TEXT = "broken_text"
@@ -81,15 +81,24 @@ def _tolerant(raw: bytes) -> Loaded:
     try:
         value = json.loads(text, parse_constant=lambda _: items.append(NON_FINITE))
     except json.JSONDecodeError as error:
-        printed = python_value(text) if PYTHONIC.match(raw) and len(raw) <= _LONGEST_LITERAL else None
-        if printed is not None:
-            return storable(printed)
+        if (printed := printed_value(text)) is not None:
+            return storable(printed, items)
         # JSONDecodeError.msg is one of a fixed set of sentences; it never quotes the text
         raise BadJsonError("bad_json", f"{error.msg.removesuffix(' at')} at character {error.pos}") from None
     except (RecursionError, ValueError) as error:
         detail = "nested too deeply" if isinstance(error, RecursionError) else "a number with too many digits"
         raise BadJsonError("bad_record", detail) from None
     return storable(value, items)
+
+
+def printed_value(text: str) -> Any:
+    """Return the object, or the list of objects, that a text holds as Python prints it; None for any other text."""
+    return python_value(text) if _PYTHONIC.match(text) and len(text) <= _LONGEST_LITERAL else None
+
+
+def is_printed(head: bytes) -> bool:
+    """Whether a text begins as Python prints objects, and its first line is none of JSON."""
+    return _PYTHONIC.match(head.decode("latin-1")) is not None and not is_object(head.split(b"\n", 1)[0])
 
 
 def storable(value: Any, items: list[str] | None = None) -> Loaded:

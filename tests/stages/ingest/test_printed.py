@@ -46,3 +46,12 @@ def test_what_is_no_literal_is_refused_and_never_run(text: str, tmp_path: Path, 
     assert refused["reason"].to_list() == ["unknown_format"]
     assert "as Python prints objects" in refused["detail"][0]
     assert "secret" not in refused["detail"][0]
+
+
+def test_what_no_table_holds_is_kept_or_named_as_in_json(tmp_path: Path, take: Take) -> None:
+    chat = [{"role": "user", "content": "Hi", "n": 10**30}, {"role": "assistant", "content": "\ud83d"}]
+    printed, written = repr(chat), json.dumps(chat)
+    taken, expected = read(tmp_path / "b.json", printed, take), read(tmp_path / "a.json", written, take)
+    assert taken.quarantined.is_empty()
+    assert sorted(map(json.dumps, taken.payloads())) == sorted(map(json.dumps, expected.payloads()))
+    assert "broken_text" in str(taken.payloads())
