@@ -16,6 +16,7 @@ from flywheel.reading.messages import ROLES, Message, flat_text, with_origins
 from flywheel.reading.shapes.actions import are_steps, is_step, turns_of_step
 from flywheel.reading.shapes.entries import Entry, entry_of, is_named
 from flywheel.reading.shapes.facts import facts_of
+from flywheel.reading.shapes.heard import by_speaker
 from flywheel.reading.shapes.items import IDS
 from flywheel.reading.shapes.notices import NOTICES, is_notice
 from flywheel.reading.shapes.spelling import lowered
@@ -87,6 +88,7 @@ def chat(items: Sequence[Any], *, before: int = 0) -> tuple[list[Message], dict[
     Raises:
         BadRecordError: a message has no role.
     """
+    items = by_speaker(items)
     if are_steps(items):
         answers = [_Answer([step], list(turns_of_step(step, before + n))) for n, step in enumerate(items)]
     else:
@@ -260,7 +262,7 @@ def _sessions(items: Sequence[Any]) -> set[str]:
 
 def _roles(items: Sequence[Any]) -> list[str | None]:
     """Return who speaks in the first items of a list."""
-    shown = items[:_LOOKED_AT]
+    shown = by_speaker(items)[:_LOOKED_AT]
     messages = [one for item in map(lowered, shown) for one in (unwrapped(item) if isinstance(item, dict) else [item])]
     roles = [speaks(one) for one in messages]
     kinds = {name for one in messages for name in ("type", "kind") if is_named(as_dict(one)) and name in one}

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, BinaryIO
 
 from flywheel.records import content_id
+from flywheel.stages.ingest.autogen_console import console_turns, is_console
 from flywheel.stages.ingest.framed import Bad, Record, refused
 from flywheel.stages.ingest.jsontext import storable
 from flywheel.stages.ingest.markdown import is_chat, messages, without_code
@@ -36,12 +37,13 @@ _SAID = re.compile(r"(SYSTEM|USER|ASSISTANT|TOOL|DEVELOPER)(?: (.*))?\Z", re.DOT
 _SPEAKS = re.compile(  # in any line of such a text; a quick look
     rb"^(?:\[?[\d-]{10}[T ][\d:.]+\]?[ |-]*)?"
     rb"(?:#{1,6} |_?\*\*|={2,} ?|(?:- |\S{1,8} )?\[?(?:user|human|customer|you|system|question|task)\b|task_n"
-    rb"|\xe2\x8f\xba |\xe2\x97\x8f )",
+    rb"|\xe2\x8f\xba |\xe2\x97\x8f |.{1,80} \(to .{1,80}\):\s*$)",
     re.MULTILINE | re.IGNORECASE,
 )
+_SCREENS = {"terminal", "autogen"}
 _WHOLE: dict[str, Callable[[Sequence[_Numbered]], _Rows]] = {  # of which all lines are looked at before one is read
     "markdown": messages, "named": named_turns, "react": react_attempts, "crew": crew_tasks,
-    "terminal": terminal_turns,
+    "terminal": terminal_turns, "autogen": console_turns,
 }  # fmt: skip
 _ANSWER = "answer"
 _NEXT = "-------"
@@ -57,9 +59,9 @@ def text_layout(head: bytes) -> str:
     if first[:1] in ("{", '"') or not _SPEAKS.search(head):
         return ""
     lines = head.decode("utf-8", "replace").splitlines()
-    layout = "markdown" if is_chat(lines) else plain_layout(lines)
+    layout = "autogen" if is_console(lines) else "markdown" if is_chat(lines) else plain_layout(lines)
     shown = without_code(lines) if layout == "markdown" else lines
-    return "" if layout != "terminal" and has_places(shown) else layout
+    return "" if layout not in _SCREENS and has_places(shown) else layout
 
 
 def text_records(stream: BinaryIO, layout: str, limit: int) -> Iterator[Record | Bad]:

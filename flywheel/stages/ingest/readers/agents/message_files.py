@@ -22,6 +22,7 @@ from flywheel.reading.shapes.acts import is_act, said_in, words_of
 from flywheel.reading.shapes.chats import chat, is_begun, is_call_alone, is_piece, speaks
 from flywheel.reading.shapes.entries import Entry, entry_of, run_totals
 from flywheel.reading.shapes.facts import facts_of
+from flywheel.reading.shapes.heard import as_heard, is_silent, people_in
 from flywheel.reading.shapes.items import IDS, thoughts_of
 from flywheel.reading.shapes.spelling import lowered
 from flywheel.reading.shapes.spoken import is_tested
@@ -82,6 +83,14 @@ def _written_share(sample: Sample) -> float:
         return 0.0
     history = chat(sample.records)[0]
     return share + _SURER if with_written_calls(history) is not history else 0.0
+
+
+def _heard_share(sample: Sample) -> float:
+    """Return the confidence that a file is one chat of agents by name, as one of them heard it."""
+    if people_in(sample.records) is None or any(_named(as_dict(record)) for record in sample.records):
+        return 0.0
+    heard = [as_heard(as_dict(record), n) for n, record in enumerate(sample.records)]
+    return (_CONFIDENCE + 2 * _SURER) * ({"user", "assistant"} <= {speaks(message) for message in heard})
 
 
 def _is_numbered(sample: Sample) -> bool:
@@ -184,6 +193,13 @@ def _of_file(record: Mapping[str, Any], line: int, *, is_written: bool = False) 
 def _of_written(record: Mapping[str, Any], line: int) -> Iterator[Event]:
     """Yield the events of a record of a file that is one chat whose calls are written in words."""
     yield from _of_file(record, line, is_written=True)
+
+
+def _of_heard(record: Mapping[str, Any], line: int) -> Iterator[Event]:
+    """Yield the events of a record of a file that is one chat, as one of its agents heard it."""
+    heard = as_heard(record, line)
+    if not is_silent(heard):
+        yield from _of_file(heard, line)
 
 
 def _of_rows(record: Mapping[str, Any], line: int) -> Iterator[Event]:
@@ -369,5 +385,9 @@ FILES = reader(
 WRITTEN = reader(
     "written_files", 7, "files that are one chat, whose calls are written in words (ReAct)", sniff=_written_share,
     read=_of_written, from_path=within_file,
+)  # fmt: skip
+HEARD = reader(
+    "heard_files", 1, "files that are one chat of agents by name, as one of them heard it (AutoGen, AG2)",
+    sniff=_heard_share, read=_of_heard, from_path=within_file,
 )  # fmt: skip
 ROWS = reader("message_rows", 11, "tables of messages that name their chats", sniff=_rows_share, read=_of_rows)

@@ -20,6 +20,7 @@ from flywheel.reading.rollout import Rollout, rollout_events
 from flywheel.reading.shapes import schemas
 from flywheel.reading.shapes.actions import answer_of, are_steps, earned, goal_of
 from flywheel.reading.shapes.chats import chat, has_calls, is_begun, is_chat, is_common, speaks
+from flywheel.reading.shapes.heard import by_speaker
 from flywheel.reading.shapes.items import item_messages
 from flywheel.reading.shapes.notices import is_shown
 from flywheel.reading.shapes.places import Found, chats_within
@@ -82,7 +83,7 @@ def _near(outer: Mapping[str, Any], fits: Callable[[Any], bool]) -> list[_Chat]:
     for place in (outer, *(as_dict(embedded(outer[name])) for name in _HOLDERS if outer.get(name))):
         for name in _LISTS:
             if isinstance(place.get(name), list | str) and fits(items := embedded(place[name])):
-                return [("", _as_asked(items, outer))]
+                return [("", list(by_speaker(items, is_heard="human_input" in outer)))]
     if outer.get("object") == "list" and fits(outer.get("data")):  # a page of a thread, the newest first
         items = [as_dict(item) for item in outer["data"]]
         return [("", sorted(items, key=lambda item: str(when(item.get("created_at")))))]
@@ -153,24 +154,6 @@ def _paused(outer: Mapping[str, Any]) -> list[Any]:
 def _given(value: Any) -> Any:
     """Return a tool's input; a text alone is the input of a tool that has one."""
     return {"input": value} if isinstance(value, str) and not isinstance(embedded(value), dict) else value
-
-
-def _as_asked(items: list[Any], outer: Mapping[str, Any]) -> list[Any]:
-    """Return a chat of AG2, which names the roles as the one who asked saw them, with the agent as the assistant.
-
-    There the first speaker's words are the `assistant`'s and the answers the `user`'s; only calls are always the
-    agent's.
-    """
-    spoken = [as_dict(item) for item in items]
-    asker = text(spoken[0].get("name")) if spoken and spoken[0].get("role") == "assistant" else None
-    agents = {text(message.get("name")) for message in spoken if message.get("tool_calls")}
-    answers = [message for message in spoken if message.get("role") == "user" and message.get("name") != asker]
-    if asker is None or asker in agents or not answers:
-        return items
-    if "human_input" not in outer and not agents & {text(message.get("name")) for message in answers}:
-        return items
-    talk = ("assistant", "user")
-    return [{**m, "role": talk[m.get("name") == asker]} if m.get("role") in talk else m for m in spoken]
 
 
 def _path(outer: Mapping[str, Any]) -> list[Any]:
@@ -374,7 +357,7 @@ def _sniff(sample: Sample) -> float:
 
 READER = reader(
     "transcripts",
-    14,
+    15,
     "chats of any program, one a record",
     sniff=_sniff,
     needs=_is_any,

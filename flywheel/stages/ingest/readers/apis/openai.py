@@ -15,6 +15,7 @@ from flywheel.reading.feedback import judgements
 from flywheel.reading.messages import Message, messages, name_results, tool_schemas
 from flywheel.reading.pairs import Pair, ends_answered, pair_of
 from flywheel.reading.reader import reader
+from flywheel.reading.shapes.heard import people_in
 from flywheel.reading.shapes.turns import has_untyped_parts
 from flywheel.reading.shapes.whole import all_called, whole
 from flywheel.reading.shapes.written import with_written_calls
@@ -92,7 +93,8 @@ def _is_transcript(record: Any) -> bool:
     if not items or not all(isinstance(m, dict) and isinstance(m.get("role"), str) for m in items):
         return False
     parts = (p for m in items for p in as_list(m.get("content")))
-    return not has_untyped_parts(items) and not any(as_dict(p).get("type") in _BLOCKS for p in parts)
+    is_plain = not has_untyped_parts(items) and people_in(items) is None
+    return is_plain and not any(as_dict(p).get("type") in _BLOCKS for p in parts)
 
 
 def _apart(pair: Pair) -> Iterator[Pair]:
