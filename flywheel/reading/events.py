@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from flywheel.reading.messages import Message
 from flywheel.reading.status import error_type
-from flywheel.reading.values import as_dict, ident, text, when
+from flywheel.reading.values import as_dict, ident, text, when, words_of
 from flywheel.records import EventKind, content_id
 
 Event = dict[str, Any]
@@ -48,6 +49,15 @@ _TIME = (
     "timestamp", "ts", "created_at", "createdAt", "created", "start_time", "startTime", "time", "datetime_utc",
     "logging_time", "processed_time",
 )  # fmt: skip
+# A conversation or a time under a name of a program's own, by the words of the name.
+_TALKS = {"conversation", "conv", "convo", "session", "chat", "thread", "dialog", "dialogue"}
+_APART_BY = {"id", "uuid", "guid", "key", "hash", "ref", "number", "no", "fk"}
+_MOMENTS = {"at", "time", "timestamp", "datetime", "ts"}
+_OF_MOMENTS = {
+    "sent", "send", "said", "started", "date", "logged", "posted", "received", "recorded", "created", "message", "msg",
+    "event", "utc", "iso", "ms",
+}  # fmt: skip
+_LONGEST_ID = 128
 _CLOCK = re.compile(r"\d{1,2}:\d\d(?::\d\d(?:\.\d{1,6})?)?\Z")
 _ATTEMPT = ("id", "trajectory_id", "rollout_id", "attempt_id", "sample_id", "uuid")
 # What distinguishes equal attempts that have neither an id nor a time.
@@ -74,6 +84,8 @@ def source_of(*places: Mapping[str, Any]) -> Source:
             if meaning not in ranked or rank < ranked[meaning][0]:
                 ranked[meaning] = (rank, value)
         columns |= {meaning: value for meaning, (_, value) in ranked.items()}
+        if "conversation_id" not in columns or "ts" not in columns:
+            columns = {**_by_words(place), **columns}
         if "task_key" not in columns and not _BESIDE_A_PROBLEM.isdisjoint(place) and place.get("instance_id"):
             columns["task_key"] = place["instance_id"]
     return {
@@ -84,6 +96,28 @@ def source_of(*places: Mapping[str, Any]) -> Source:
         "ts": when(columns.get("ts")) or _on_day(columns.get("ts"), places),
         "model": text(columns.get("model")),
     }
+
+
+def _by_words(place: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the conversation and the time that a record has under names of its own; no words are an id."""
+    found: dict[str, Any] = {}
+    for name, value in place.items():
+        meaning = _meant(name)
+        if not meaning or meaning in found:
+            continue
+        is_id = ident(value) is not None and not any(map(str.isspace, str(value)[:_LONGEST_ID]))
+        if is_id if meaning == "conversation_id" else when(value) is not None:
+            found[meaning] = value
+    return found
+
+
+@lru_cache(4096)
+def _meant(name: str) -> str:
+    """Return what a field's name means by its words; '' where they do not show it: a thread alone is a processor's."""
+    words = words_of(name)
+    if name == "thread_ts" or (words & _TALKS and words <= _TALKS | _APART_BY and words != {"thread"}):
+        return "conversation_id"
+    return "ts" if words & _MOMENTS and words <= _MOMENTS | _OF_MOMENTS else ""
 
 
 def _on_day(clock: Any, places: Sequence[Mapping[str, Any]]) -> datetime | None:

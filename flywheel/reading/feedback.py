@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from flywheel.reading.events import Event, Source
 from flywheel.reading.outcomes import RESULTS, results
 from flywheel.reading.pairs import ends_answered
+from flywheel.reading.status import verdict
 from flywheel.reading.values import as_dict, as_list, embedded, first, number, present, text
 from flywheel.records import EventKind
 
@@ -99,7 +100,10 @@ def corrected_text(item: Any) -> str | None:
 
 _FIELD = "field"  # an outcome in a field of a record: whoever sent the request may have written it
 _BY_RUN = "recorded"
-_ENDED = ("correct", "is_correct", "solved", "resolved", "task_success")  # its `success` would be the request's
+_ENDED = (  # its `success` would be the request's
+    "correct", "is_correct", "solved", "resolved", "passed", "tests_passed", "all_tests_passed", "task_success",
+)  # fmt: skip
+_OF_TASKS = ("success", "is_success", "outcome")  # of what was a task, and no request of an API
 _TESTED = {"actual_output", "actualOutput"}  # what a test got, next to what it expected
 _OUTCOMES = ("reward", "outcome")  # of a call as well
 _OPINIONS = ("feedback", "score", "rating", "thumbs")
@@ -149,13 +153,23 @@ def _is_transcript(record: Mapping[str, Any]) -> bool:
 
 
 def _ends_of(record: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the fields that may show how an attempt ended; in a test's record its `success` does, too."""
+    """Return the fields that may show how an attempt ended; in a test's or a task's record its `success` does, too."""
+    if _is_of_task(record):
+        return (*_ENDED, *_OF_TASKS)
     return _ENDED if _TESTED.isdisjoint(record) else (*_ENDED, "success")
+
+
+def _is_of_task(record: Mapping[str, Any]) -> bool:
+    """Whether a record has a task in words."""
+    task = record.get("task")
+    return isinstance(task, str) and len(task.split()) > 1
 
 
 def _measured(record: Mapping[str, Any], names: Collection[str]) -> dict[str, float]:
     """Return the numbers in fields of these names."""
-    return {name: value for name in names if (value := _measure(record.get(name))) is not None}
+    told = {name: verdict(record.get(name)) if _is_of_task(record) else None for name in names}
+    measured = {name: _measure(record.get(name)) if told[name] is None else told[name] for name in names}
+    return {name: value for name, value in measured.items() if value is not None}
 
 
 def _measure(value: Any) -> float | None:

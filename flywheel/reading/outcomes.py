@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
-from flywheel.reading.shapes.acts import words_of
 from flywheel.reading.status import verdict
-from flywheel.reading.values import as_dict, number
+from flywheel.reading.values import as_dict, number, words_of
 
 # What programs that check a run call its outcome, and what its writer may also have put there.
 _CHECKED = ("resolved", "is_resolved", "tests_passed", "all_tests_passed", "verified", "passed")
@@ -32,6 +31,7 @@ _COUNTED = {
     "won",
 }
 # Of these a number above 1 is how many of a whole benchmark did, not how a run ended.
+_TALLIES = ("total", "failed", "total_tests", "num_failed", "failures")  # next to which a number is how many did
 _HOLDERS = (
     "outcome", "result", "evaluation", "eval", "verifier_result", "verifier", "execution_result", "run_result",
     "analysis", "call_analysis", "summary_info", "eval_result", "eval_results", "evaluation_result",
@@ -59,6 +59,8 @@ class Result(NamedTuple):
 
 def results(fields: Mapping[str, Any]) -> list[Result]:
     """Return the outcomes of a run: fields of its own, or those of an object that holds them."""
+    if any(type(fields.get(name)) is int for name in _TALLIES):
+        fields = {name: held for name, held in fields.items() if type(held) is not int or name not in _COUNTED}
     found = [r for key in _CHECKED if (r := _result(key, fields.get(key), "verifier"))]
     found = found or [r for key in _STATED if (r := _result(key, fields.get(key), "recorded"))][:1]
     found = found or [r for key, value in fields.items() if (r := _worded(key, value))][:1]

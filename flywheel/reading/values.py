@@ -11,6 +11,7 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -29,6 +30,8 @@ _MOST = 10**_LONGEST_AMOUNT
 _NUMBER = (int, float)
 _LONGEST_LITERAL = 100_000  # characters; longer texts are data, not a call's arguments
 _DEEPEST_LITERAL = 40
+_KNOWN_NAMES = 4096  # names of fields whose words are remembered
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _WORDS = {"true": True, "false": False, "null": None}
 _BASE64_ID = re.compile(r"(?:[A-Za-z0-9+/]{11}=|[A-Za-z0-9+/]{22}==)\Z")
 _PLAIN_ID = re.compile(r"(?:tr-|0x)?(?!0+\Z)([0-9a-f]{16}(?:[0-9a-f]{16})?)\Z")
@@ -310,3 +313,9 @@ def without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: without_nulls(v) for k, v in value.items() if v is not None}
     return [without_nulls(v) for v in value] if isinstance(value, list) else value
+
+
+@lru_cache(_KNOWN_NAMES)
+def words_of(name: str) -> frozenset[str]:
+    """Return the words of a field's name, in small letters."""
+    return frozenset(word.lower() for word in _WORD.findall(name))

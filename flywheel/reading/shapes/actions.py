@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flywheel.reading.messages import flat_text
-from flywheel.reading.shapes.acts import call_in, words_of
+from flywheel.reading.shapes.acts import call_in
 from flywheel.reading.status import verdict
-from flywheel.reading.values import as_dict, as_list, embedded, first, number, text
+from flywheel.reading.values import as_dict, as_list, embedded, first, number, text, words_of
 
 Turn = dict[str, Any]
 

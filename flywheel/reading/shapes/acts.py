@@ -6,18 +6,15 @@ In: an object of a log. Out: the call and the result in it. A name is known by t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from flywheel.reading.messages import ROLES
 from flywheel.reading.shapes.items import IDS
-from flywheel.reading.values import as_dict, embedded, first, ident, literal, picked, text
+from flywheel.reading.values import as_dict, embedded, first, ident, literal, picked, text, words_of
 
 Call = dict[str, Any]
 
-_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _TOOL = {"tool", "function", "func", "api"}
 _OF_TOOL = {"name", "called", "used"}
 _GIVEN = {"arguments", "args", "parameters", "params", "param", "input", "inputs", "kwargs"}
@@ -29,13 +26,6 @@ _MADE = {"calls", "call", "called", "used", "log", "logs", "invocations", "invok
 _FLAGS = ("is_error", "isError", "success", "error", "status")
 _LONGEST_NAME = 64
 _DEEPEST = 24  # objects and lists around a call
-_KNOWN_NAMES = 4096  # names of fields whose words are remembered
-
-
-@lru_cache(_KNOWN_NAMES)
-def words_of(name: str) -> frozenset[str]:
-    """Return the words of a field's name, in small letters."""
-    return frozenset(word.lower() for word in _WORD.findall(name))
 
 
 def call_in(fields: Mapping[str, Any]) -> Call | None:

@@ -156,10 +156,10 @@ def _answers(items: Sequence[Any]) -> Iterator[_Answer]:
         acts = entry.kind in _ACTS if entry is not None else is_piece(item) or (is_session and _is_said(item))
         if answer and not acts:
             if entry is None and entry_of(answer[-1]) is not None and len(turns_in(item)) == 1 and _is_call(item):
-                yield _whole([*answer, item])
+                yield from _whole([*answer, item])
                 answer = []
                 continue
-            yield _whole(answer)
+            yield from _whole(answer)
             answer = []
         if acts:
             answer.append(item)
@@ -168,7 +168,7 @@ def _answers(items: Sequence[Any]) -> Iterator[_Answer]:
             yield _Answer([item], [{"role": "assistant", "content": None, "tool_calls": [entry.call]}])
         yield _Answer([item])
     if answer:
-        yield _whole(answer)
+        yield from _whole(answer)
 
 
 def _is_again(entry: Entry, made: set[str]) -> bool:
@@ -195,11 +195,12 @@ def _is_said(item: Any) -> bool:
     return speaks(item) == "assistant" and not any(fields.get(name) for name in _CALL_FIELDS)
 
 
-def _whole(pieces: list[Any]) -> _Answer:
-    """Return the pieces of an answer, with its only turn where they are entries."""
+def _whole(pieces: list[Any]) -> Iterator[_Answer]:
+    """Yield the pieces of an answer, with its only turn where they are entries; messages in words are one each."""
     entries = [entry_of(piece) for piece in pieces]
     if not any(entries):
-        return _Answer(pieces)
+        yield from ([_Answer(pieces)] if any(map(is_piece, pieces)) else (_Answer([piece]) for piece in pieces))
+        return
     turns = [e.turn if e is not None else turns_in(p)[0] for e, p in zip(entries, pieces, strict=True)]
     parts = [part for turn in turns for part in as_list(turn.get("content")) or [turn.get("content")]]
     inner = [as_dict(part) for part in parts]
@@ -208,7 +209,7 @@ def _whole(pieces: list[Any]) -> _Answer:
     calls = [call for turn in turns for call in turn.get("tool_calls", ())]
     calls += [part for part in inner if part.get("type") == "tool_call"]
     whole: Turn = {"role": "assistant", "content": "\n".join(said) or None, "tool_calls": calls}
-    return _Answer(pieces, [whole | ({"reasoning": "\n".join(thoughts)} if thoughts else {})])
+    yield _Answer(pieces, [whole | ({"reasoning": "\n".join(thoughts)} if thoughts else {})])
 
 
 def is_piece(item: Any) -> bool:

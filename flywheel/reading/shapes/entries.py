@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from flywheel.reading.messages import flat_text
-from flywheel.reading.shapes.acts import call_in, words_of
+from flywheel.reading.shapes.acts import call_in
 from flywheel.reading.shapes.items import IDS, TOOLS
 from flywheel.reading.shapes.turns import CALL_KINDS, ITEM_KINDS, RESULT_KINDS
-from flywheel.reading.values import as_dict, as_list, embedded, first, ident, present, text
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, present, text, words_of
 
 Turn = dict[str, Any]
 

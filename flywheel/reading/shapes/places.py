@@ -18,9 +18,8 @@ from flywheel.extensions import BadRecordError
 from flywheel.reading.events import source_of
 from flywheel.reading.messages import Message
 from flywheel.reading.shapes.actions import answer_of, are_steps, goal_of
-from flywheel.reading.shapes.acts import words_of
 from flywheel.reading.shapes.chats import chat, is_chat
-from flywheel.reading.values import as_dict, as_list, embedded, ident
+from flywheel.reading.values import as_dict, as_list, embedded, ident, words_of
 from flywheel.records import texts_in
 
 _DEEPEST = 6  # objects and lists around a chat
@@ -58,6 +57,9 @@ class Found(NamedTuple):
         return "/".join(self.path[:-1])
 
 
+_THREAD, _CONTEXT = "message_thread", "llm_context"  # of a team of AutoGen's: its talk, and what each agent saw of it
+
+
 def chats_within(record: Mapping[str, Any]) -> list[Found]:
     """Return the chats at any depth of a record, without those that another one holds too.
 
@@ -70,6 +72,9 @@ def chats_within(record: Mapping[str, Any]) -> list[Found]:
     lists = list(islice(_lists(record, (), (record,)), _MOST + 1))
     if len(lists) > _MOST:
         return []
+    threads = [found for found in lists if found.path[-1] == _THREAD]
+    if threads and sum(_CONTEXT in found.path for found in lists) > 1:
+        lists = threads
     spoken, unread = _histories(lists)
     if unread and not any(_has_all(history) for _, history in spoken):
         raise unread[0]

@@ -10,16 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flywheel.reading.shapes.acts import made_in, result_in, words_of
+from flywheel.reading.shapes.acts import made_in, result_in
 from flywheel.reading.shapes.turns import Turn, result_of
-from flywheel.reading.values import as_dict, as_list, first, text
+from flywheel.reading.values import as_dict, as_list, first, text, words_of
 
 _ASKS = {"user", "human", "customer", "client", "visitor", "caller"}
 _ASKED = {"message", "msg", "input", "query", "prompt", "question", "text", "utterance", "request", "said"}
-_ASKED_ALONE = ("question", "query", "prompt", "message", "input")  # the surest first: a prompt may be a template
+_ASKED_ALONE = (
+    "question",
+    "query",
+    "prompt",
+    "message",
+    "input",
+    "task",
+)  # the surest first: a prompt may be a template
 _ANSWERS = {"assistant", "agent", "bot", "chatbot", "ai", "llm", "model", "gpt", "final"}
 _ANSWERED = {"message", "msg", "response", "reply", "answer", "output", "text"}
-_ANSWERED_ALONE = ("response", "answer", "reply")
+_ANSWERED_ALONE = ("response", "answer", "reply", "result")
 _TESTS = {"reference", "ground_truth", "retrieved_contexts", "expected_output", "expectedOutput", "expected_answer"}
 _THINKS = {"reasoning", "thinking", "thought", "thoughts", "scratchpad"}
 _WORDS = ("message", "text", "content", "answer", "reply", "response")  # of an answer that is an object
@@ -33,6 +40,12 @@ def asked_field(record: Mapping[str, Any]) -> str | None:
 def answered_field(record: Mapping[str, Any]) -> str | None:
     """Return the field with what was answered, in words or as an object that has them."""
     return _field(record, _ANSWERS, _ANSWERED, _ANSWERED_ALONE)
+
+
+def unanswered_field(record: Mapping[str, Any]) -> str | None:
+    """Return the field in which an answer would be, where it is empty: none came."""
+    empty = {name: name for name, value in record.items() if value is None or value == ""}
+    return _field(empty, _ANSWERS, _ANSWERED, _ANSWERED_ALONE)
 
 
 def words_in(value: Any) -> str | None:

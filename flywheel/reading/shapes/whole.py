@@ -15,9 +15,9 @@ from typing import Any
 
 from flywheel.extensions import BadRecordError
 from flywheel.reading.events import Event
-from flywheel.reading.shapes.acts import calls_within, given_in, words_of
+from flywheel.reading.shapes.acts import calls_within, given_in
 from flywheel.reading.shapes.places import shown_path
-from flywheel.reading.values import as_dict, as_list, embedded
+from flywheel.reading.values import as_dict, as_list, embedded, words_of
 
 _TOKEN = re.compile(r"\w{3,}")
 _MARK = re.compile(  # of a call within words
@@ -36,7 +36,8 @@ _ABOUT = {
     "metrics", "score", "scores", "feedback", "title", "description", "summary", "instructions", "system", "template",
     "options", "example", "examples", "demonstrations", "documents", "invocation", "display", "tree", "trys",
     "candidates", "rag", "retrieval", "retrieved", "rewritten", "chunks", "citations",
-    "transformed", "checks", "assertions", "exception", "traceback", "path", "suggestion", "suggestions", "snapshot",
+    "transformed", "browser", "sip", "transfers", "checks", "assertions", "exception", "traceback", "path",
+    "suggestion", "suggestions", "snapshot",
 }  # fmt: skip
 _HAPPENED = ("event", "event_type", "eventType", "type", "kind", "action")  # what a program calls what happened
 _GIVEN = ("model_input_messages", "origin", "promptLogs")  # what is there once more: before a step, of a result
@@ -130,7 +131,7 @@ def _calls_of(message: Mapping[str, Any]) -> list[Any]:
 
 def _is_about(name: str) -> bool:
     """Whether a field is about a talk, or repeats what a model was given."""
-    return name in _GIVEN or not _ABOUT.isdisjoint(words_of(name))
+    return name in _GIVEN or words_of(name) == {"user", "agent"} or not _ABOUT.isdisjoint(words_of(name))
 
 
 def _unread(record: Mapping[str, Any], events: Sequence[Event]) -> str | None:

@@ -29,6 +29,8 @@ _ASKED = ("user_message", "userMessage", "user_input", "user_query", "human_mess
 _ANSWERED = ("assistant", "bot", "ai", "response", "reply", "bot_response", "botResponse", "assistant_response",
              "ai_response", "agent_response", "assistant_message", "bot_message", "assistant_reply", "bot_reply",
              "agent_reply")  # fmt: skip
+_NAMING = {"user", "human"}  # which hold a name where the words are in a field of their own
+_IN_WORDS = ("message", "msg", "query", "question", "prompt", "text", "input", "utterance")
 _HELD = {"toolsCalled", "tools_called"}  # of a message with a role; a row's parts are text
 _STORED = ("message", "message_data", "messageData", "message_json")  # columns of a table that hold a message
 _PARTS_AS_TEXT = ("content_json", "contentJson", "parts_json")  # and those that hold its parts
@@ -355,7 +357,10 @@ def _exchange(item: Item) -> Iterator[Item]:
     """Yield what a user wrote and what was answered, which are fields of one object, with the calls in between."""
     said, answered = first(item, _ASKED), [item[name] for name in _ANSWERED if name in item]
     answered = [answer for answer in answered if answer is not None] or answered[:1]  # none: it failed
-    if "role" in item or not isinstance(said, str) or len(answered) != 1 or not isinstance(answered[0], str | None):
+    is_named = asked_as(item) in _NAMING and any(isinstance(item.get(name), str) for name in _IN_WORDS)
+    if "role" in item or is_named or not isinstance(said, str):
+        return
+    if len(answered) != 1 or not isinstance(answered[0], str | None):
         return
     about = {name: item[name] for name in _ABOUT if item.get(name) is not None}
     yield {"role": "user", "content": said, **about}

@@ -17,6 +17,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from flywheel.extensions import Reader, Sample
+from flywheel.reading.events import source_of
 from flywheel.reading.values import number, when
 from flywheel.stages.ingest.detect import READER_FAULTS, THRESHOLD, Detection, detect
 from flywheel.stages.ingest.framed import Bad, Framed, Lines, Passed, Raw, Record, refused
@@ -37,6 +38,7 @@ _LISTS = (
 _WORDS = ("input", "output", "inputs", "outputs", "request", "response", "prompt", "completion", "question", "answer",
           "query", "choices", "content", "messages")  # fmt: skip
 _TALKS = ("session_id", "sessionId", "conversation_id", "conversationId", "chat_id", "chatId")
+_TIMES = ("timestamp", "@timestamp", "ts", "time", "created_at", "createdAt")
 _LINES = ("log", "message", "msg", "MESSAGE", "@message", "line", "_raw", "raw", "textPayload")
 _TRANSPORTS = ("log", "MESSAGE", "@message", "_raw", "textPayload", "jsonPayload", "_source", "_airbyte_data")
 _SURE, _UNSURE, _MORE = 0.9, 0.6, 0.01
@@ -256,7 +258,11 @@ def _at(value: Any, path: tuple[str, ...]) -> list[Any]:
         else:
             items = [_object(item[name]) for item in items if isinstance(item, dict) and name in item]
     talks = {name: value[name] for name in _TALKS if value.get(name)} if isinstance(value, dict) else {}
-    return [{**talks, **item} if isinstance(item, dict) else item for item in items] if talks else items
+    items = [{**talks, **item} if isinstance(item, dict) else item for item in items] if talks else items
+    times = {name: value[name] for name in _TIMES if value.get(name)} if isinstance(value, dict) else {}
+    if not times or _EACH in path:
+        return items
+    return [{**times, **item} if isinstance(item, dict) and source_of(item)["ts"] is None else item for item in items]
 
 
 def _element(item: Any) -> Any:

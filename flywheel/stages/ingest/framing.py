@@ -45,6 +45,9 @@ _PROBED_LINES = 20
 _STARTS = 5  # braces of a line at which its JSON may begin
 _CONTAINER = re.compile(rb"\d{4}-\d\d-\d\dT\S+ (stdout|stderr) ([FP])(?: |\Z)")  # of Kubernetes' CRI
 _TIME = re.compile(rb"[\[\"]?\d{4}-\d\d-\d\d[T ]\d\d:\d\d")  # which begins no header of a table
+_RECORDING = re.compile(
+    rb"(?:---\s+)?(?:interactions|http_interactions):\s"
+)  # VCR's cassettes, in YAML: their JSON is folded
 
 
 @dataclass(frozen=True)
@@ -314,6 +317,8 @@ def _layout(head: bytes) -> str:
 
 def _has_prefixes(text: bytes) -> bool:
     """Whether a text is a log, no table, with JSON behind what a program or container writes first."""
+    if _RECORDING.match(text):
+        return False
     lines = [line for line in text.split(b"\n")[: _PROBED_LINES * 50] if line.strip()]
     if all(map(_CONTAINER.match, lines[:-1])) and len(lines) > 1:
         return True

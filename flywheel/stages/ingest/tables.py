@@ -17,6 +17,7 @@ from flywheel.stages.ingest.framed import Bad, Record, refused
 from flywheel.stages.ingest.jsontext import BadJsonError, loads, storable
 
 _BOM = b"\xef\xbb\xbf"
+_HUMP = re.compile(r"[a-z][A-Z]")  # of a name that is one word to a program
 _NAME = re.compile(r"[\w$@#][\w .()/:@#%$+-]{0,79}\Z")
 _NUMBER = re.compile(r"(?:0|-?[1-9]\d{0,18}|-?\d{1,15}\.\d{1,15})\Z", re.ASCII)
 _ID = re.compile(r"(?:^|[._ ])(?:id|ID|Id)\Z|[a-z]I[dD]\Z")  # digits there are a name, not an amount
@@ -111,8 +112,8 @@ def table_rows(stream: BinaryIO, delimiter: str, limit: int) -> Iterator[Record 
 def _in_small(names: list[str]) -> list[str]:
     """Return the names of a header all of which begin with a capital (`Step`, `Tool Name`) as programs write them."""
     small = [name.strip().lower().replace(" ", "_") for name in names]
-    is_titled = len(names) > 1 and all(name[:1].isupper() for name in names if name)
-    return small if is_titled and len(set(small)) == len(names) else names
+    is_titled = len(names) > 1 and all(name[:1].isupper() and not _HUMP.search(name) for name in names if name)
+    return small if is_titled and len(set(small)) == len(names) else [name.strip() for name in names]
 
 
 def _record(line: int, number: int, names: Sequence[str], cells: Sequence[str], raw: bytes) -> Record | Bad:

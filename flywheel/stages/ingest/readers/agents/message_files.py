@@ -18,7 +18,7 @@ from flywheel.reading.feedback import JUDGING, judgements, outcome
 from flywheel.reading.reader import reader
 from flywheel.reading.rollout import Rollout, rollout_events
 from flywheel.reading.shapes.actions import are_steps, earned, goal_of, is_step
-from flywheel.reading.shapes.acts import is_act, said_in, words_of
+from flywheel.reading.shapes.acts import is_act, said_in
 from flywheel.reading.shapes.chats import chat, is_begun, is_call_alone, is_piece, speaks
 from flywheel.reading.shapes.entries import Entry, entry_of, run_totals
 from flywheel.reading.shapes.facts import facts_of
@@ -31,7 +31,7 @@ from flywheel.reading.shapes.whole import is_other_line, whole
 from flywheel.reading.shapes.wrapped import asked_as, asked_last, is_exchange, unwrapped
 from flywheel.reading.shapes.written import as_written, with_written_calls
 from flywheel.reading.usage import token_counts
-from flywheel.reading.values import as_dict, as_list, count, embedded, first, ident, picked, present, text
+from flywheel.reading.values import as_dict, as_list, count, embedded, first, ident, picked, present, text, words_of
 from flywheel.records import EventKind, content_id
 from flywheel.stages.ingest.prompts import is_prompt
 from flywheel.stages.ingest.readers.agents.claude_code import UNNAMED
@@ -46,6 +46,10 @@ _WITHIN = ("parentToolCallId", "parent_tool_use_id", "parent_tool_call_id")  # t
 _BODIES = ("data", "message", "item", "payload", "session")
 _FOLDERS = 4  # that name a chat with its file
 _NUMBERED = re.compile(r"[a-z]*(?:message|msg|event|turn|entry)[_-]?\d+\Z", re.IGNORECASE)
+_TELLING_APART = {
+    "id", "user", "channel", "phone", "session", "conversation", "chat", "thread", "dialog", "dialogue", "uuid", "guid",
+    "key", "hash", "ticket", "room", "call",
+}  # fmt: skip
 _RUNS = ("run_id", "runId", "episode_id", "episodeId", "rollout_id", "trajectory_id", "episode", "telegram_id", "wa_id")
 _STEP_NUMBERS = ("step", "step_idx", "step_index", "step_id", "timestep", "t")
 _TRACES = ("trace_id", "traceId")
@@ -67,7 +71,7 @@ def _file_share(sample: Sample) -> float:
 def _are_several(spoken: Sequence[tuple[str, Mapping[str, Any]]]) -> bool:
     """Whether messages are of several chats: under an id of each that flywheel does not know, two speak or more."""
     common = set.intersection(*(set(record) for _, record in spoken)) if spoken else set()
-    for name in (name for name in common if words_of(name) & {"id", "user", "channel", "phone"}):
+    for name in (name for name in common if words_of(name) & _TELLING_APART):
         by_value: dict[str, set[str]] = {}
         for role, record in spoken:
             by_value.setdefault(str(record[name]), set()).add(role)
@@ -379,7 +383,7 @@ def _added(record: Any) -> list[Any]:
 
 
 FILES = reader(
-    "message_files", 13, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
+    "message_files", 14, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
     from_path=within_file,
 )  # fmt: skip
 WRITTEN = reader(
@@ -390,4 +394,4 @@ HEARD = reader(
     "heard_files", 1, "files that are one chat of agents by name, as one of them heard it (AutoGen, AG2)",
     sniff=_heard_share, read=_of_heard, from_path=within_file,
 )  # fmt: skip
-ROWS = reader("message_rows", 11, "tables of messages that name their chats", sniff=_rows_share, read=_of_rows)
+ROWS = reader("message_rows", 12, "tables of messages that name their chats", sniff=_rows_share, read=_of_rows)

@@ -34,6 +34,7 @@ _TALKS = {"role", "messages", "prompt", "completion", "question", "answer", "use
           "choices", "observation", "action", "reward"}  # fmt: skip
 _ENDS = ("status", "success", "ok", "error", "is_error", "isError", "exit_code")
 _RAN = (*_ENDS, "duration_ms", "duration", "latency_ms", "elapsed_ms", "timestamp", "ts", "time", "t")
+_FRAMES = ("message", "frame", "data", "payload", "body", "raw", "content")  # that wrap JSON-RPC
 _BODIES = ("data", "payload", "params", "request", "call", "details")
 _GIVEN = ("arguments", "args", "params", "parameters", "kwargs", "tool_input", "tool_args")
 _SUMMARIES = ("result_summary", "result_preview", "output_summary", "output_preview", "response_preview", "summary")
@@ -79,12 +80,16 @@ def _is_call(record: Any) -> bool:
     entry = entry_of(fields)
     is_said = entry is not None and entry.kind not in ("call", "result")
     is_talk = not _TALKS.isdisjoint(fields) or is_step(fields) or is_said
-    return not is_talk and _call(fields) is not None and any(name in fields for name in _RAN)
+    ran = "jsonrpc" in fields or any(name in fields for name in _RAN)
+    return not is_talk and _call(fields) is not None and ran
 
 
 def _opened(record: Any) -> Mapping[str, Any]:
     """Return a record with the fields of the object in it that is a call next to its own: a program's event."""
     fields = as_dict(record)
+    frame = next((held for name in _FRAMES if "jsonrpc" in (held := as_dict(embedded(fields.get(name))))), None)
+    if frame is not None:
+        return {**{name: held for name, held in fields.items() if name not in _FRAMES}, **frame}
     bodies = ((name, as_dict(fields.get(name))) for name in _BODIES if call_in(fields) is None)
     name, held = next(((name, held) for name, held in bodies if call_in(held) and result_in(held)), ("", {}))
     return {**{k: v for k, v in fields.items() if k != name}, **held} if held else fields
@@ -92,9 +97,15 @@ def _opened(record: Any) -> Mapping[str, Any]:
 
 def _is_result(record: Any) -> bool:
     """Whether a record is only what a call gave, joined to it by an id."""
-    fields = as_dict(record)
-    named = tool_in(fields) is not None or "jsonrpc" in fields
+    fields = _opened(record)
+    named = tool_in(fields) is not None or _is_answer(fields)
     return named and _TALKS.isdisjoint(fields) and first(fields, _IDS) is not None and _ended(fields)
+
+
+def _is_answer(fields: Mapping[str, Any]) -> bool:
+    """Whether a frame of JSON-RPC is what a tool gave, or failed: those of other methods have no content."""
+    result = as_dict(fields.get("result"))
+    return "jsonrpc" in fields and ("error" in fields or "content" in result or "structuredContent" in result)
 
 
 def _is_part(record: Mapping[str, Any]) -> bool:
@@ -120,7 +131,8 @@ def _listed(record: Any) -> list[Any]:
 
 def _share(sample: Sample) -> float:
     calls = [record for record in sample.records if _is_call(record) or _listed(record)]
-    others = [record for record in sample.records if record not in calls and not _is_result(record)]
+    rest = [record for record in sample.records if record not in calls and not _is_result(record)]
+    others = [record for record in rest if "jsonrpc" not in _opened(record)]
     is_shown = any(_shown(_opened(record)) is not None for record in calls)
     is_log = 2 * len(others) <= len(sample.records) or (is_shown and all(map(is_other_line, others)))
     return _CONFIDENCE if calls and is_log else 0.0
@@ -163,7 +175,8 @@ def _attempt(record: Mapping[str, Any], calls: list[Any], line: int) -> Iterator
 
 def _events(record: Mapping[str, Any], made: dict[str, Any] | None, source: Source, seq: int) -> Iterator[Event]:
     if made is not None:
-        yield {**source, "kind": EventKind.TOOL_CALL, "seq": seq, "span_id": source["tool_call_id"],
+        own = None if "jsonrpc" in record else source["tool_call_id"]  # numbers begin anew with each client
+        yield {**source, "kind": EventKind.TOOL_CALL, "seq": seq, "span_id": own,
                "tool_name": made["name"], "payload": arguments(made["arguments"])}  # fmt: skip
     if made is None or _ended(record):
         content = _shown(record) or ""
@@ -185,6 +198,6 @@ def _source(record: Mapping[str, Any]) -> Source:
     return source
 
 
-SESSIONS = reader("tool_calls", 2, "logs of tools that agents called, by session", sniff=_session_share, read=_read)
-FILES = reader("tool_call_files", 2, "the same where no call names a session", sniff=_file_share, read=_read,
+SESSIONS = reader("tool_calls", 3, "logs of tools that agents called, by session", sniff=_session_share, read=_read)
+FILES = reader("tool_call_files", 3, "the same where no call names a session", sniff=_file_share, read=_read,
                from_path=within_file)  # fmt: skip

@@ -312,7 +312,12 @@ def _is_own(record: Any) -> bool:
 
 
 def _is_any(record: Any) -> bool:
-    return bool(_near(as_dict(record), is_begun) or _chats(record))
+    return bool(_near(as_dict(record), is_begun) or _chats(record)) or _is_silent(record)
+
+
+def _is_silent(record: Any) -> bool:
+    """Whether a record is a chat in which nobody has spoken yet."""
+    return any(as_dict(record).get(name) == [] for name in (*_LISTS, "chats"))
 
 
 def _is_read(record: Any) -> bool:

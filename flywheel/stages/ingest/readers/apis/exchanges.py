@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
+from flywheel.extensions import Sample
 from flywheel.reading.events import Event, answer_from, attempt_of, source_of
 from flywheel.reading.feedback import outcome
 from flywheel.reading.messages import Message
 from flywheel.reading.outcomes import by_name, results
 from flywheel.reading.pairs import Pair, response_body
-from flywheel.reading.reader import reader
+from flywheel.reading.reader import reader, share
 from flywheel.reading.rollout import Rollout, rollout_events
 from flywheel.reading.shapes import about_answer, answered, asked, unread
 from flywheel.reading.shapes.acts import made_in
@@ -28,6 +29,7 @@ from flywheel.reading.shapes.spoken import (
     is_tested,
     made_between,
     thoughts_in,
+    unanswered_field,
     words_in,
 )
 from flywheel.reading.shapes.turns import Turn
@@ -57,6 +59,7 @@ _LOGGED = (  # what a line of a log has and a list of right answers has not
 _OF_OTHERS = ("tool", "tool_name", "expected", "expected_output", "span_id", "spanId", "op_name", "run_type", "type")
 _OF_TALKS = ("chat", "message", "conversation", "interaction", "exchange", "completion", "query", "qa")  # a line's type
 _MODELS = ("model", "modelId", "model_id", "model_name", "ai_model", "model_used")
+_SPLITS = {"train", "test", "dev", "val", "validation", "eval"}  # lists of a data set: no talks
 _API, _WORDS = 0.8, 0.55
 
 
@@ -69,7 +72,7 @@ def _pair(record: Mapping[str, Any]) -> Pair | None:
             return _joined(_body(record[question]), _body(record[answer]), record)
     if "messages" in record and isinstance(record.get("response"), dict | list):
         return _joined(record, record["response"], record)
-    by_user, by_agent = asked_field(record), answered_field(record)
+    by_user, by_agent = asked_field(record), answered_field(record) or unanswered_field(record)
     if by_user and by_agent and isinstance(record[by_user], str):
         return _joined(record[by_user], words_in(record[by_agent]), record)
     return None
@@ -105,7 +108,7 @@ def _completed(response: Mapping[str, Any]) -> Mapping[str, Any]:
     beside = as_dict(response.get("beside"))
     said = response.get("raw")
     if said is None:
-        inner = {name: value for name, value in response.items() if name != "beside"}
+        inner = {name: value for name, value in response.items() if name not in ("beside", "raw")}
         said = _whole([as_dict(chunk) for chunk in stream_events(inner)]) if "events" in inner else inner
     fields = as_dict(said)
     if not said or (first(fields, ("error", "errorCode", "promptFeedback")) and "candidates" not in fields):
@@ -183,7 +186,8 @@ def _called(record: Mapping[str, Any], line: int) -> Iterator[Event]:
     """Yield the events of a record's calls, each in its own dialect, and how the tasks ended of which they are."""
     runs = {task: run for held in map(as_dict, record.values()) for task, run in by_name(held).items()}
     ended: dict[str, Event] = {}
-    for n, pair in enumerate(filter(None, map(_pair, _rows(record)))):
+    pairs = list(filter(None, map(_pair, _rows(record)))) or list(filter(None, [_unanswered(record)]))
+    for n, pair in enumerate(pairs):
         for event in call_events(pair, dialect_of(pair) or _ANY, line + n):
             task = event.get("task_key")
             if task not in runs:
@@ -204,13 +208,24 @@ def _run(record: Mapping[str, Any]) -> str | None:
 
 
 def _rows(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the rows of a page, or of another document that has a list of calls, else the record itself."""
-    if _pair(record) is None:
-        for held in record.values():
-            rows = [as_dict(row) for row in held] if isinstance(held, list) else []
-            if rows and all(map(_is_row, rows)):
-                return rows
-    return [record]
+    """Return the rows of a page, or of another document that has lists of calls, else the record itself.
+
+    Exchanges in words under the id of a session are one talk; of several lists each is one, by its name.
+    """
+    if _pair(record) is not None:
+        return [record]
+    lists = {name: rows for name, held in record.items() if (rows := _rows_of(held))}
+    own = source_of(record)["conversation_id"]
+    named: list[Mapping[str, Any]] = []
+    for name, rows in lists.items():
+        talk = own or (name if len(lists) > 1 and name not in _SPLITS else None)
+        named += [{"session_id": talk, **row} if talk and is_worded(row) else row for row in rows]
+    return named or [record]
+
+
+def _rows_of(held: Any) -> list[Mapping[str, Any]]:
+    rows = [as_dict(row) for row in held] if isinstance(held, list) else []
+    return rows if rows and all(map(_is_row, rows)) else []
 
 
 def _is_row(record: Any) -> bool:
@@ -232,7 +247,11 @@ def is_worded(record: Any) -> bool:
     """Whether a record has a question and an answer in words, and something that only a log has."""
     fields = as_dict(record)
     is_logged = (
-        first(fields, _LOGGED) is not None or is_named_by_whom(fields) or bool(made_in(fields)) or is_tested(fields)
+        first(fields, _LOGGED) is not None
+        or is_named_by_whom(fields)
+        or bool(made_in(fields))
+        or is_tested(fields)
+        or _is_verified(fields)
     )
     is_other = first({**fields, "type": None if fields.get("type") in _OF_TALKS else fields.get("type")}, _OF_OTHERS)
     pair = _pair(fields) if is_logged and is_other is None else None
@@ -244,20 +263,47 @@ def is_worded(record: Any) -> bool:
     )
 
 
+def _is_verified(fields: Mapping[str, Any]) -> bool:
+    """Whether a record has how it ended, and nothing but plain fields: an object may be what was done in between."""
+    return bool(results(fields)) and not any(isinstance(held, list | dict) and held for held in fields.values())
+
+
 def is_page(record: Any) -> bool:
     """Whether a document has a list of such records."""
     return isinstance(record, dict) and _rows(record)[0] is not record
 
 
 def _is_any(record: Any) -> bool:
-    return isinstance(record, dict) and any(_pair(row) for row in _rows(record))
+    return isinstance(record, dict) and (_has_pair(record) or _unanswered(record) is not None)
+
+
+def _has_pair(record: Mapping[str, Any]) -> bool:
+    return any(_pair(row) for row in _rows(record))
+
+
+def _unanswered(record: Mapping[str, Any]) -> Pair | None:
+    """Return what was asked in a row of a session whose answer is missing: an empty cell of a table."""
+    by_user = asked_field(record)
+    if by_user is None or not isinstance(record[by_user], str) or source_of(record)["conversation_id"] is None:
+        return None
+    return _joined(record[by_user], None, record)
+
+
+def _sniff(sample: Sample) -> float:
+    """Return the confidence that records are calls; of rows in words, most with an answer, some may lack theirs."""
+    records = sample.records
+    rows = [record for record in records if is_worded(record)]
+    others = (as_dict(record) for record in records if not is_worded(record))
+    is_table = 2 * len(rows) > len(records) and all(_unanswered(record) is not None for record in others)
+    worded = 1.0 if is_table else share(records, is_worded)
+    return max(_API * share(records, _is_api), _WORDS * worded, _WORDS * share(records, is_page))
 
 
 READER = reader(
     "exchanges",
-    10,
+    11,
     "calls of any other API, what was asked and answered",
-    marks=[(_API, _is_api), (_WORDS, is_worded), (_WORDS, is_page)],
+    sniff=_sniff,
     needs=_is_any,
     refusal="no question with its answer",
     read=_read,

@@ -19,7 +19,7 @@ from flywheel.reading.outcomes import by_name, is_unmeasured, results
 from flywheel.reading.reader import reader
 from flywheel.reading.shapes.actions import is_step
 from flywheel.reading.shapes.places import chats_within, numbered
-from flywheel.reading.shapes.spoken import answered_field
+from flywheel.reading.shapes.spoken import answered_field, asked_field
 from flywheel.reading.values import as_dict, as_list, first, ident, text, when
 from flywheel.records import SETTINGS, content_id
 from flywheel.stages.ingest.readers.apis._dialects.calls import LINE
@@ -55,6 +55,7 @@ _TALKS = ("messages", "history", "trajectory", "turns", "steps", "events", "conv
           "choices", "spans", "observations", "traj", "transcript", "input", "payload", "trajectories", "entries",
           "conversations", "logs", "raw_logging_results")  # fmt: skip
 _TOOLS = ("tool", "tool_name", "toolName", "function")
+_ACTIONS = ("action", "action_name", "actionName", "action_type", "actionType")
 _GIVEN = {"args", "arguments", "parameters", "params", "tool_input"}
 _SEEN = ("observation", "observations", "action_input", "tool_calls", "function_call")
 _HUMPS = re.compile(r"(?<=[a-z])([A-Z])")
@@ -76,6 +77,8 @@ def _sniff(sample: Sample) -> float:
     if not entries or any(_talks(entry) for entry in (*records, *(fields for _, fields in entries))):
         return 0.0
     if any(_chats(record) or _has_steps(record) or is_page(record) for record in records):
+        return 0.0
+    if _are_calls(entries):
         return 0.0
     told = [entry for entry in entries if results(entry[1])]
     if len(entries) > 1:
@@ -151,8 +154,18 @@ def _has_steps(place: Any) -> bool:
 def _talks(fields: Mapping[str, Any]) -> bool:
     """Whether an object holds a talk, or is a step of one or a call of a tool with its result."""
     talks = any(isinstance(fields.get(key), list | dict) and fields[key] for key in _TALKS) or is_step(fields)
+    talks = talks or (fields.get("done") is False and first(fields, ("step", *_ACTIONS)) is not None)
+    within = {name: held for inner in map(as_dict, fields.values()) for name, held in inner.items()}
     talks = talks or (is_worded(fields) and answered_field(fields) != "answer")  # which may be the right one
+    talks = talks or bool(asked_field(within) and answered_field(within))
     return talks or (text(first(fields, _TOOLS)) is not None and not fields.keys().isdisjoint(_GIVEN))
+
+
+def _are_calls(entries: list[tuple[str | None, Mapping[str, Any]]]) -> bool:
+    """Whether results are of single calls: several of a run, each with its tool or action."""
+    names = [name for name, _ in entries]
+    acted = all(first(fields, (*_TOOLS, *_ACTIONS)) is not None for _, fields in entries)
+    return acted and len(set(names)) < len(names)
 
 
 def _is_of_a_user(fields: Mapping[str, Any]) -> bool:
@@ -182,5 +195,5 @@ def _is_short(value: str) -> bool:
 
 
 READER = reader(
-    "run_result", 7, "results and settings next to transcripts", sniff=_sniff, read=_read, from_path=_from_path
+    "run_result", 8, "results and settings next to transcripts", sniff=_sniff, read=_read, from_path=_from_path
 )

@@ -1,0 +1,232 @@
+"""Logs of programs of one's own: fields under names that nobody agreed on, read under what they mean or refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.stages.ingest.conftest import COUNTING
+
+Write = Callable[..., Path]
+Take = Callable[..., Any]
+ASKED, ANSWERED = "What does the basic plan cost?", "It costs ten euros a month."
+AT = "2026-10-05T09:50:16Z"
+
+
+def two_chats(**about: Any) -> list[dict[str, Any]]:
+    """Return the rows of two chats, one after the other's; `{}` in what they are about is the chat's number."""
+    rows = []
+    for turn in (("user", ASKED), ("assistant", ANSWERED), ("user", "And the large one?"), ("assistant", "Thirty.")):
+        for chat in (1, 2):
+            named = {name: value.format(chat) if isinstance(value, str) else value for name, value in about.items()}
+            rows.append({"role": turn[0], "content": turn[1], **named})
+    return rows
+
+
+def kinds(taken: Any) -> dict[str, int]:
+    return dict(sorted((str(kind), count) for kind, count in taken.events["kind"].value_counts().iter_rows()))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "conversation_uuid",
+        "session",
+        "chat",
+        "convo",
+        "conv_id",
+        "dialog_id",
+        "sessionUuid",
+        "session_key",
+        "thread_ts",
+    ],
+)
+def test_a_chat_under_a_name_of_its_own_is_a_chat(name: str, write: Write, take: Take) -> None:
+    taken = take(write("rows.jsonl", two_chats(**{name: "a-{}"})), cfg=COUNTING)
+    assert taken.events["conversation_id"].n_unique() == 2
+    assert kinds(taken) == {"model_call": 4, "request": 4}
+
+
+@pytest.mark.parametrize("name", ["ticket_id", "room", "parent_conversation", "session_token", "user_id"])
+def test_several_chats_under_a_name_that_may_mean_another_thing_are_refused(
+    name: str, write: Write, take: Take
+) -> None:
+    assert take(write("rows.jsonl", two_chats(**{name: "a-{}"})), cfg=COUNTING).events.is_empty()
+
+
+@pytest.mark.parametrize("name", ["send_at", "at", "sentAt", "message_time", "startedDateTime"])
+def test_a_time_is_known_by_the_words_of_its_name(name: str, write: Write, take: Take) -> None:
+    taken = take(write("rows.jsonl", two_chats(session_id="a-{}", **{name: AT})), cfg=COUNTING)
+    assert taken.events["ts"].null_count() == 0
+
+
+def test_a_thread_of_a_processor_and_a_title_name_no_chat(write: Write, take: Take) -> None:
+    rows = two_chats(thread="MainThread", chat_title="Plans of today {}")[::2]
+    assert take(write("rows.jsonl", rows), cfg=COUNTING).events["conversation_id"].n_unique() == 1
+
+
+def test_what_a_browser_calls_itself_is_no_word_of_the_talk(write: Write, take: Take) -> None:
+    browser = "Mozilla/5.0 (Macintosh) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.0.0 Safari/537.36"
+    taken = take(write("rows.jsonl", two_chats(session_id="a-{}", user_agent=browser)), cfg=COUNTING)
+    assert kinds(taken) == {"model_call": 4, "request": 4}
+
+
+@pytest.mark.parametrize("answer", ["response", "bot_response", "ai_response"])
+def test_a_user_who_is_named_next_to_the_message_did_not_write_the_name(answer: str, write: Write, take: Take) -> None:
+    rows = [{"timestamp": AT, "user": name, "message": ASKED, answer: ANSWERED} for name in ("alice", "bob")]
+    taken = take(write("rows.jsonl", rows), cfg=COUNTING)
+    assert {row["input"][0]["content"] for row in taken.payloads()} == {ASKED}
+    assert taken.events["conversation_id"].n_unique() == 2
+    assert taken.events["user"].n_unique() == 2
+
+
+def test_each_of_several_lists_of_exchanges_is_a_talk(tmp_path: Path, take: Take) -> None:
+    def pairs(name: str, count: int) -> list[dict[str, Any]]:
+        return [{"timestamp": AT, "query": f"{name} asks {n}?", "response": f"Answer {n}."} for n in range(count)]
+
+    path = tmp_path / "histories.json"
+    path.write_text(json.dumps({"anonymous": [], "72": pairs("one", 3), "29": pairs("two", 5)}), encoding="utf-8")
+    taken = take(path, cfg=COUNTING)
+    assert sorted(taken.events["conversation_id"].value_counts()["count"]) == [3, 5]
+
+    path.write_text(json.dumps({"train": pairs("one", 3), "test": pairs("two", 5)}), encoding="utf-8")
+    assert take(path, cfg=COUNTING).events["conversation_id"].n_unique() == 8
+
+    path.write_text(json.dumps({"session_id": "s-1", "history": pairs("one", 3)}), encoding="utf-8")
+    assert take(path, cfg=COUNTING).events["conversation_id"].n_unique() == 1
+
+
+@pytest.mark.parametrize(("name", "held"), [("outcome", "fail"), ("success", False), ("passed", False)])
+def test_a_task_with_its_answer_and_how_it_ended_is_an_attempt(name: str, held: Any, write: Write, take: Take) -> None:
+    rows = [{"task": f"Find module {n} for me.", "response": f"It is in part {n}.", name: held} for n in range(2)]
+    taken = take(write("rows.jsonl", rows), cfg=COUNTING)
+    assert kinds(taken) == {"model_call": 2, "outcome": 2}
+    assert {row["value"] for row in taken.payloads() if "value" in row} == {0.0}
+
+
+def test_success_next_to_a_prompt_is_that_of_the_request(write: Write, take: Take) -> None:
+    rows = [{"timestamp": AT, "prompt": f"{ASKED} {n}", "response": ANSWERED, "success": True} for n in range(2)]
+    assert kinds(take(write("rows.jsonl", rows), cfg=COUNTING)) == {"model_call": 2}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"run_id": "r1", "tool": "search", "success": True}, {"run_id": "r1", "tool": "send", "success": False}],
+        [{"run_id": "r1", "step": n, "action": name, "success": True} for n, name in enumerate(("look", "go"))],
+        [{"step": n, "task_id": "wheat", "action": [0, 1], "reward": 0, "done": False} for n in range(3)],
+        [{"run_at": AT, "metrics": {"total": 1, "successful": 1, "failed": 0}}],
+        [{"case": {"query": ASKED}, "result": {"response": ANSWERED}, "eval": {"passed": True}}],
+    ],
+)
+def test_how_a_call_ended_and_how_many_did_are_no_outcome_of_a_run(rows: list[Any], write: Write, take: Take) -> None:
+    assert take(write("rows.jsonl", rows), cfg=COUNTING).events.is_empty()
+
+
+def test_a_session_in_which_nobody_spoke_stops_nothing(tmp_path: Path, take: Take) -> None:
+    talk = [{"sender": "user", "message": ASKED}, {"sender": "bot", "message": ANSWERED}]
+    path = tmp_path / "chats.json"
+    path.write_text(json.dumps([{"userId": 1, "chats": talk}, {"userId": 2, "chats": []}]), encoding="utf-8")
+    assert kinds(take(path, cfg=COUNTING)) == {"model_call": 1, "request": 1}
+
+
+def test_a_question_without_an_answer_is_a_request(tmp_path: Path, take: Take) -> None:
+    rows = [f"s-{n % 3},{ASKED},{ANSWERED if n % 4 else ''},{AT}" for n in range(12)]
+    path = tmp_path / "rows.csv"
+    path.write_text("\n".join(["session_id,user_input,ai_output,timestamp ", *rows, ""]), encoding="utf-8")
+    taken = take(path, cfg=COUNTING)
+    assert kinds(taken) == {"model_call": 9, "request": 3}
+    assert taken.quarantined.is_empty()
+
+
+def test_what_is_around_a_record_dates_it(write: Write, take: Take) -> None:
+    said = [{"role": "user", "content": ASKED}, {"role": "assistant", "content": ANSWERED}]
+    rows = [
+        {"timestamp": f"2026-10-05T09:5{n}:16Z", "level": "info", "event": "llm", "data": {"message": message}}
+        for n, message in enumerate(said * 2)
+    ]
+    taken = take(write("rows.jsonl", rows), cfg=COUNTING)
+    assert (taken.events.height, taken.events["ts"].n_unique()) == (4, 4)
+
+
+def test_an_agent_that_speaks_twice_after_a_call_is_heard_twice(tmp_path: Path, take: Take) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "transfer", "arguments": '{"to": "desk"}'}}
+    messages = [
+        {"role": "user", "message": "Transfer me to the desk, please."},
+        {"role": "tool_calls", "message": "", "toolCalls": [call]},
+        {"role": "tool_call_result", "name": "transfer", "result": "busy", "toolCallId": "c1"},
+        {"role": "bot", "message": "I could not transfer the call."},
+        {"role": "bot", "message": "Are you still there?"},
+        {"role": "user", "message": "Yes, I am."},
+        {"role": "bot", "message": "Let me try it again."},
+    ]
+    path = tmp_path / "call.json"
+    path.write_text(json.dumps({"id": "call-1", "messages": messages}), encoding="utf-8")
+    taken = take(path, cfg=COUNTING)
+    said = [row["message"].get("content") for row in taken.payloads() if "message" in row]
+    assert said[1:] == ["I could not transfer the call.", "Are you still there?", "Let me try it again."]
+
+
+def test_a_team_of_autogen_has_one_talk(tmp_path: Path, take: Take) -> None:
+    thread = [
+        {"source": "user", "models_usage": None, "content": ASKED, "type": "TextMessage"},
+        {"source": "clerk", "models_usage": None, "content": ANSWERED, "type": "TextMessage"},
+        {"source": "critic", "models_usage": None, "content": "Thirty for the large one.", "type": "TextMessage"},
+    ]
+
+    def context(own: str) -> dict[str, Any]:
+        seen = [{"type": "AssistantMessage" if one["source"] == own else "UserMessage", **one} for one in thread]
+        seen = [{**one, "type": "AssistantMessage" if one["source"] == own else "UserMessage"} for one in seen]
+        return {"agent_state": {"llm_context": {"messages": seen}}}
+
+    states = {"manager/1": {"message_thread": thread}, "clerk/1": context("clerk"), "critic/1": context("critic")}
+    path = tmp_path / "team.json"
+    path.write_text(json.dumps({"type": "TeamState", "agent_states": states}), encoding="utf-8")
+    taken = take(path, cfg=COUNTING)
+    assert taken.events["conversation_id"].n_unique() == 1
+    assert kinds(taken) == {"model_call": 2, "request": 1}
+
+
+def test_a_recording_in_yaml_is_no_log_of_a_program(tmp_path: Path, take: Take) -> None:
+    piece = {"id": "c", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "Hi"}}]}
+    lines = [f"data: {json.dumps(piece)}"] * 3
+    body = "\n\n        ".join(lines)
+    path = tmp_path / "cassette.yaml"
+    path.write_text(f"interactions:\n- response:\n    body:\n      string: '{body}\n'\n", encoding="utf-8")
+    assert take(path, cfg=COUNTING).events.is_empty()
+
+
+def test_a_har_file_has_the_calls_that_went_over_the_wire(tmp_path: Path, take: Take) -> None:
+    asked = {"model": "m", "messages": [{"role": "user", "content": ASKED}]}
+    choice = {"index": 0, "message": {"role": "assistant", "content": ANSWERED}, "finish_reason": "stop"}
+    gave = {"id": "c", "object": "chat.completion", "model": "m", "choices": [choice]}
+    entry = {
+        "startedDateTime": AT,
+        "request": {"method": "POST", "url": "https://api.example/v1/chat/completions",
+                    "postData": {"mimeType": "application/json", "text": json.dumps(asked)}},
+        "response": {"status": 200, "content": {"mimeType": "application/json", "text": json.dumps(gave)}},
+    }  # fmt: skip
+    path = tmp_path / "calls.har"
+    path.write_text(json.dumps({"log": {"version": "1.2", "entries": [entry]}}), encoding="utf-8")
+    (row,) = take(path, cfg=COUNTING).payloads()
+    assert (row["input"], row["message"]["content"]) == (asked["messages"], ANSWERED)
+
+
+def test_a_session_of_mcp_has_its_calls_and_nothing_of_other_methods(write: Write, take: Take) -> None:
+    def frames(tool: str) -> list[dict[str, Any]]:
+        return [
+            {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2024-11-05"}},
+            {"jsonrpc": "2.0", "id": 1, "result": {"protocolVersion": "2024-11-05", "serverInfo": {"name": "s"}}},
+            {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": tool, "arguments": {"x": 2}}},
+            {"jsonrpc": "2.0", "id": 2, "result": {"content": [{"type": "text", "text": "done"}], "isError": False}},
+        ]
+
+    failed = {"jsonrpc": "2.0", "id": 2, "error": {"code": -32000, "message": "boom"}}
+    rows = [*frames("look"), *frames("look")[:3], failed]  # of two clients, whose numbers begin anew
+    for named, log in (("plain", rows), ("wrapped", [{"timestamp": AT, "message": row} for row in rows])):
+        taken = take(write(f"{named}.jsonl", log), cfg=COUNTING)
+        assert kinds(taken) == {"tool_call": 2, "tool_result": 2}
+        assert sorted(row["status"] for row in taken.payloads() if "status" in row) == ["failed", "ok"]
