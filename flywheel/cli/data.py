@@ -43,7 +43,9 @@ def ingest(  # noqa: PLR0913 - one parameter an option
     paths: Annotated[
         list[Path] | None,
         typer.Argument(
-            help="Files, folders or globs, also in a bucket (s3://...); default: ingest.sources.", metavar="[PATHS]..."
+            help="Files, folders or globs, also in a bucket (s3://...); default: ingest.sources.",
+            metavar="[PATHS]...",
+            readable=False,  # what cannot be read is set aside, and stops no other
         ),
     ] = None,
     *,

@@ -54,6 +54,8 @@ def plan(
     trained.
     """
     current = session(ctx)
+    if out is not None:
+        _refuse_used(out)
     with counted(current.out, "planning") as on_progress:
         planned = current.project().plan(number, method=method, on_progress=on_progress)
     looks = current.project().status().looks
@@ -62,6 +64,15 @@ def plan(
 
         write_json(out, planned.model_dump(mode="json"))
     _show_plan(current, planned, f" --method {method}" if method else "", looks, detailed=detailed)
+
+
+def _refuse_used(out: Path) -> None:
+    """Refuse to write a plan over anything but a plan."""
+    if out.exists():
+        try:
+            _saved_plan(out)
+        except UsageError:
+            raise UsageError(f"`{out}` is not a plan", hint="name a new file with --out") from None
 
 
 def _show_plan(current: Session, planned: Plan, options: str, looks: Mapping[str, int], *, detailed: bool) -> None:

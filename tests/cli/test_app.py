@@ -115,6 +115,24 @@ def test_a_plan_that_is_none_is_named(tmp_path: Path, written: bytes | None, err
     assert snapshot(flywheel("train", "--plan", "p.json", cwd=tmp_path)) == told
 
 
+def test_a_plan_is_written_over_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "flywheel.toml").write_text("[pairs]\n")
+    done = flywheel("plan", "--out", "flywheel.toml", cwd=tmp_path)
+    assert (done.returncode, "is not a plan" in done.stderr) == (1, True)
+    assert (tmp_path / "flywheel.toml").read_text() == "[pairs]\n"
+
+
+@pytest.mark.parametrize("share", ["2", "1", "-0.5", "nan", "inf"])
+def test_a_share_of_a_canary_is_one_of_its_users(tmp_path: Path, share: str) -> None:
+    done = flywheel("canary", "--old", "a", "--new", "b", "--share", share, cwd=tmp_path)
+    assert (done.returncode, "is no share of users" in done.stderr) == (1, True)
+
+
+def test_a_canary_is_not_compared_with_itself(tmp_path: Path) -> None:
+    done = flywheel("canary", "--old", "a", "--new", "a", cwd=tmp_path)
+    assert (done.returncode, "--old and --new are both `a`" in done.stderr) == (1, True)
+
+
 def test_a_mistyped_command_is_a_usage_error(tmp_path: Path) -> None:
     done = flywheel("ingets", cwd=tmp_path)
     assert done.returncode == 2

@@ -198,6 +198,7 @@ def ingest_logs(  # noqa: PLR0913 - what is read, where to, and how
     states = {**run.known, **new}
     set_aside = _set_aside(run, states, reading.tally, empty)
     refused = _refused_sources(run, reading, states, set_aside, verdicts)
+    refused += [RefusedSource(source=str(path), files=0, reason=f"it {why}") for path, why in found.absent]
     if not dry_run:
         reading.intake.finish()
         _commit(run, reading, {name: state.to_dict() for name, state in {**stored, **new}.items()})

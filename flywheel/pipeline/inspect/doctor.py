@@ -9,8 +9,9 @@ import os
 import platform
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -21,9 +22,13 @@ from flywheel.models.load import base_identity, describe_device
 from flywheel.pipeline import redaction_key
 from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.context import Context
+from flywheel.pipeline.evaluate.suites import open_suite
+from flywheel.pipeline.ingest.run import default_sources, load_readers
 from flywheel.pipeline.train.backend import find_backend
 from flywheel.results.setup import DoctorAnswer, DoctorCheck
 from flywheel.stages.evaluate.suites.own_cases import read_cases
+from flywheel.stages.gate import rule_names
+from flywheel.stages.ingest.redact import Redactor
 from flywheel.store import Part, way_out
 
 OK, WARNING, FAILED = "ok", "warning", "failed"
@@ -50,6 +55,8 @@ def doctor(ctx: Context, key_file: Path) -> DoctorAnswer:
         ("cases", lambda: _cases(ctx)),
         ("hooks", lambda: _hooks(ctx)),
         ("extensions", _extensions),
+        ("settings", lambda: _settings(ctx)),
+        ("sources", lambda: _sources(ctx)),
     )
     results: list[DoctorCheck] = []
     for name, check in checks:
@@ -222,3 +229,41 @@ def _extensions() -> Iterator[DoctorCheck]:
         yield DoctorCheck(name="extensions", state=FAILED, says=failure.message, fix=failure.hint)
     if not broken:
         yield _check("extensions", f"all {count} can be loaded")
+
+
+def _settings(ctx: Context) -> Iterator[DoctorCheck]:
+    """Load what the configuration names, as a night does: an unknown name ends it, some only after the training."""
+    config, project = ctx.config, ctx.project
+    named: tuple[tuple[str, Iterable[str]], ...] = (
+        ("rewards", config.rewards.signals),
+        ("pairs", config.pairs.builders),
+        ("gates", rule_names(config.gate)),
+        ("trainers", filter(None, [config.train.trainer])),
+        ("worlds", filter(None, [config.train.world])),
+        ("embeddings", filter(None, [config.episodes.embedding])),
+    )
+    uses: list[Callable[[], object]] = [
+        lambda: load_readers(config.ingest, project),
+        lambda: Redactor(config.ingest.redact, b"doctor"),
+        *(partial(load_extension, group, name, search=project) for group, names in named for name in names),
+        *(partial(open_suite, ctx, name) for name in config.eval.suites),
+    ]
+    failed = list(filter(None, map(_error_of, uses)))
+    for error in failed:
+        yield DoctorCheck(name="settings", state=FAILED, says=error.message, fix=error.hint)
+    if not failed:
+        yield _check("settings", "all that flywheel.toml names is there")
+
+
+def _error_of(use: Callable[[], object]) -> FlywheelError | None:
+    try:
+        use()
+    except FlywheelError as error:
+        return error
+    return None
+
+
+def _sources(ctx: Context) -> Iterator[DoctorCheck]:
+    error = _error_of(lambda: default_sources(ctx.config, ctx.project))
+    yield _check("sources", f"logs are read from {', '.join(ctx.config.ingest.sources) or 'what a command names'}",
+               wrong=error.message if error else "", fix=error.hint if error else "")  # fmt: skip

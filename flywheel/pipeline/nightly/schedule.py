@@ -62,8 +62,10 @@ def schedule(scheduler: str, *, folder: Path, command: Path, at: str, pipeline: 
 
     Raises:
         UsageError: an unknown scheduler, or not a time of day.
+        ConfigError: no pipeline has that name.
     """
     when = _TIME.match(at)
+    find_recipe(folder, pipeline)
     if scheduler not in SCHEDULERS:
         raise UsageError(f"unknown scheduler `{scheduler}`", hint=f"schedulers: {', '.join(SCHEDULERS)}")
     if when is None:

@@ -90,6 +90,10 @@ def watch(  # noqa: PLR0913 - one parameter an option
         UsageError: it is not clear which side is which.
         StoreError: the canary's file was changed.
     """
+    if share is not None and not 0 <= share < 1:
+        raise UsageError(f"--share {share:g} is no share of users", hint="a number from 0 to below 1, such as 0.05")
+    if old is not None and old == new and len(logs) < len(("old", "new")):
+        raise UsageError(f"--old and --new are both `{old}`", hint="name two policies, or the logs of each side")
     sides = _sides(ctx, logs, old, new, key)
     names = (old or policy_of(sides[0]) or logs[0].name, new or policy_of(sides[1]) or logs[-1].name)
     scored, outcome, notes = scored_sides(sides)

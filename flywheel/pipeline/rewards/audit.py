@@ -36,8 +36,10 @@ def audit(  # noqa: PLR0913 - the command's options
     """Draw a sample or continue with an unfinished one; write its questions, or ask them and record the answers.
 
     Raises:
-        UsageError: there is no episode to audit.
+        UsageError: there is no episode to audit, or the file for the questions is in use.
     """
+    if out is not None:
+        _refuse_used(out)
     draw = open_draw(ctx, n, new=new)
     if out is not None:
         files.atomic_write(out, "".join(f"{question.model_dump_json()}\n" for question in questions(ctx, draw)))
@@ -54,6 +56,19 @@ def record_file(ctx: Context, path: Path, key: bytes, *, reviewer: str) -> Audit
     answers, skipped = read_answers(ctx, path)
     recorded = record(ctx, answers, reviewer=reviewer, key=key)
     return _answer(latest_draw(ctx), recorded, skipped, None)
+
+
+def _refuse_used(out: Path) -> None:
+    """Refuse to write questions over a person's answers, or over anything but questions."""
+    if not out.exists():
+        return
+    try:
+        asked = [AuditQuestion.model_validate_json(line) for line in files.lines(read_text(out, UsageError))]
+    except ValueError:
+        raise UsageError(f"`{out}` is not a file of questions", hint="name a new file with --out") from None
+    if any(question.success is not None or question.comment for question in asked):
+        hint = f"flywheel audit --answers {out} records them; or name a new file with --out"
+        raise UsageError(f"`{out}` holds answers", hint=hint)
 
 
 # --- questions ------------------------------------------------------------------------------------------------------

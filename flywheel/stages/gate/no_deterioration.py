@@ -34,11 +34,13 @@ def no_deterioration(inputs: GateInput, cfg: GateConfig) -> RuleResult:
     numbers = {"tests": float(len(tested)), "worse": float(len(worse)), "suspect": float(len(suspect)), "alpha": ALPHA}
     numbers |= {f"p: {metric_name(row)}": p for row, p in zip(rows, adjusted, strict=True)}
     numbers |= {"beyond": float(len(beyond)), "grown": float(len(grown)), "limited": float(len(measures))}
+    unknown = sorted(cfg.limits.keys() - GateConfig().limits.keys() - {row.measure for row in inputs.report.measures})
     parts = [*_tests_in_words(worse, suspect, adjusted)]
     parts += [f"Beyond the limit: {'; '.join(beyond)}."] if beyond else []
     parts += [f"More expensive than the champion, which a person may accept: {'; '.join(grown)}."] if grown else []
     if measures and not beyond and not grown:
         parts.append(f"{count(len(measures), 'measure')} within the limits.")
+    parts += [f"Not measured, though gate.limits has it: {some(unknown)}."] if unknown else []
     return RuleResult(
         rule="no_deterioration",
         passed=verdict == Verdict.PROMOTE,

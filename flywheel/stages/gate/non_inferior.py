@@ -26,7 +26,7 @@ def non_inferior(inputs: GateInput, cfg: GateConfig) -> RuleResult:
     Guardrails are all rows but the primary metric's own: the other metrics, and the slices. Tango's score test at 5%,
     uncorrected because all must pass; the power to pass is corrected instead. A guardrail with too few cases could not
     pass even if nothing were wrong: it is named, and checked by `no_deterioration` only. What `gate.strict` names must
-    be shown, however many cases that takes.
+    be shown, however many cases that takes; what of it was not measured is not shown.
     """
     rows = [row for row in guarded_rows(inputs.report) if not is_head(row)]
     guards = [guardrail_of(row, cfg.margin, len(rows)) for row in rows]
@@ -34,6 +34,8 @@ def non_inferior(inputs: GateInput, cfg: GateConfig) -> RuleResult:
     asked = [g for g in guards if g.powered or (g.row.metric in cfg.strict and g.row.slice == "all")]
     failed = [g for g in asked if not g.shown]
     unpowered = [g for g in guards if g not in asked and not g.shown]
+    measured = {row.metric for row in inputs.report.metrics if row.slice == "all"}
+    lacking = sorted({*cfg.strict} - measured)
     numbers = {
         "guardrails": float(len(guards)),
         "shown": float(len(shown)),
@@ -48,11 +50,15 @@ def non_inferior(inputs: GateInput, cfg: GateConfig) -> RuleResult:
     ]
     parts += [f"not shown: {present.some([metric_evidence(g.row) for g in failed], between='; ')}"] if failed else []
     parts += [f"{len(unpowered)} with too few cases, checked for deterioration only"] if unpowered else []
+    none = "There are no guardrails besides the primary metric (n 0)."
+    words = f"{'; '.join(parts)}." if guards else none
+    if lacking:
+        words = f"not measured, though gate.strict asks for it: {present.some(lacking)}; {words}"
     return RuleResult(
         rule="non_inferior",
-        passed=not failed,
-        verdict=Verdict.INCONCLUSIVE if failed else Verdict.PROMOTE,
-        message=f"{'; '.join(parts)}." if guards else "There are no guardrails besides the primary metric (n 0).",
+        passed=not (failed or lacking),
+        verdict=Verdict.INCONCLUSIVE if failed or lacking else Verdict.PROMOTE,
+        message=words,
         numbers=numbers,
         details=[
             *(f"not shown: {metric_evidence(g.row)}" for g in failed[present.NAMED :]),

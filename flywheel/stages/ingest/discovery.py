@@ -37,10 +37,14 @@ class Skipped(NamedTuple):
 
 
 class Discovery(NamedTuple):
-    """Files to read, sorted, each once, with the path that named it first; and what was passed over."""
+    """Files to read, sorted, each once, with the path that named it first; and what was passed over.
+
+    `absent` are named paths that mean nothing, next to others that do, each with the reason.
+    """
 
     sources: dict[Path, Path]
     skipped: list[Skipped]
+    absent: list[Skipped]
 
     @property
     def files(self) -> list[Path]:
@@ -59,16 +63,22 @@ def discovery(paths: Sequence[Path]) -> Discovery:
     In folders and buckets, hidden files are left out, and links that lead out of the folder.
 
     Raises:
-        IngestError: a path does not exist or is a FIFO, a socket or a device, or nothing is found.
+        IngestError: nothing is found: no path exists, or each is a FIFO, a socket or a device.
     """
     sources: dict[Path, Path] = {}
     skipped: list[Skipped] = []
+    faults: dict[Path, IngestError] = {}
     for path in paths:
         if path == STDIN:
             sources.setdefault(STDIN, STDIN)
             continue
-        for file in _expand(path, skipped):
-            sources.setdefault(file.absolute(), path)
+        try:
+            for file in _expand(path, skipped):
+                sources.setdefault(file.absolute(), path)
+        except IngestError as fault:
+            faults[path] = fault
+    if faults and not sources:
+        raise next(iter(faults.values()))
     if not sources and not skipped:
         named = ", ".join(f"`{path}`" for path in paths)
         raise IngestError(f"nothing to read in {named}", hint="put logs there, or name files: flywheel ingest PATH")
@@ -76,7 +86,8 @@ def discovery(paths: Sequence[Path]) -> Discovery:
         first = skipped[0]
         raise IngestError(f"nothing to read: `{first.path}` is {first.why}", hint="name files that can be read")
     logs = {file: sources[file] for file in sorted(sources) if not is_signature(file)}
-    return Discovery(logs, sorted(set(skipped)))
+    absent = [Skipped(path, fault.message.removeprefix(f"`{path}` ")) for path, fault in faults.items()]
+    return Discovery(logs, sorted(set(skipped)), absent)
 
 
 def _expand(path: Path, skipped: list[Skipped]) -> Iterator[Path]:

@@ -23,6 +23,7 @@ from flywheel.stages.ingest.detect import READER_FAULTS, THRESHOLD, Detection, d
 from flywheel.stages.ingest.framed import Bad, Framed, Lines, Passed, Raw, Record, refused
 from flywheel.stages.ingest.jsontext import BadJsonError, loads
 from flywheel.stages.ingest.sources import UNKNOWN
+from flywheel.stages.ingest.tables import is_header
 
 _HELD = (
     "log", "message", "msg", "MESSAGE", "Message", "@message", "line", "_raw", "raw", "text", "textPayload",
@@ -112,6 +113,10 @@ def recognised(
     plain = [_untagged(record.value, _DIALECTS[tags]) for record in records] if tags else []
     direct = detect(Sample(name, plain or [record.fields for record in records]), readers, chosen=chosen)
     known = direct.format != UNKNOWN
+    columns = next((record.names for record in records if record.names), ())
+    if not known and not is_header(columns):  # a first row of values, perhaps about people
+        reason = f"no reader knows its records: a table of {len(columns)} columns, it seems without their names"
+        direct = Detection(UNKNOWN, direct.confidence, reason)
     if known and chosen != "auto" and _fits(readers.get(chosen), plain or [r.value for r in records]):
         known = chosen not in readers
     if known and direct.format in readers and direct.confidence < _SURE and chosen == "auto":

@@ -12,11 +12,19 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
-from flywheel.reading.values import python_value, when
+from flywheel.reading.values import python_value, when, words_of
 from flywheel.stages.ingest.framed import Bad, Record, refused
 from flywheel.stages.ingest.jsontext import BadJsonError, loads, storable
 
 _BOM = b"\xef\xbb\xbf"
+_OF_COLUMNS = {
+    "id", "uuid", "key", "name", "type", "kind", "role", "status", "state", "source", "user", "agent", "customer",
+    "author", "message", "text", "content", "question", "answer", "query", "prompt", "response", "reply", "input",
+    "output", "result", "session", "conversation", "chat", "thread", "time", "timestamp", "date", "day", "at",
+    "created", "updated", "score", "rating", "label", "category", "title", "description", "comment", "feedback",
+    "model", "tool", "action", "step", "task", "reward", "success", "error", "count", "number", "tokens", "cost",
+    "url", "email", "phone", "address",
+}  # fmt: skip
 _HUMP = re.compile(r"[a-z][A-Z]")  # of a name that is one word to a program
 _NAME = re.compile(r"[\w$@#][\w .()/:@#%$+-]{0,79}\Z")
 _NUMBER = re.compile(r"(?:0|-?[1-9]\d{0,18}|-?\d{1,15}\.\d{1,15})\Z", re.ASCII)
@@ -36,6 +44,11 @@ _NOTHING = dict.fromkeys(("", "null", "NULL", "None", "NaN", "nan", "\\N"))
 _CONSTANTS = {
     **dict.fromkeys(("true", "True", "TRUE"), True), **dict.fromkeys(("false", "False", "FALSE"), False), **_NOTHING,
 }  # fmt: skip
+
+
+def is_header(names: Sequence[str]) -> bool:
+    """Whether a table's first row is likely one of names: two of its cells have a word that columns are named by."""
+    return sum(not words_of(name).isdisjoint(_OF_COLUMNS) for name in names) >= min(2, len(names))
 
 
 def delimiter_of(head: bytes) -> str:

@@ -248,3 +248,23 @@ def test_a_configured_source_that_is_not_there_is_named_as_such(tmp_path: Path) 
     with pytest.raises(IngestError, match="does not exist") as caught:
         Project(tmp_path).ingest([tmp_path / "logs"])
     assert "ingest.sources" not in caught.value.message
+
+
+def test_a_path_that_is_not_there_stops_no_other(project: Path) -> None:
+    store, answer = run(project, paths=[project / "nowhere.jsonl", project / "logs"])
+    assert len(events(store)) == len(LINES)
+    assert [(Path(one.source).name, one.files, one.reason) for one in answer.refused] == [
+        ("nowhere.jsonl", 0, "it does not exist")
+    ]
+
+
+def test_the_first_row_of_a_table_without_names_is_stored_nowhere(project: Path) -> None:
+    (project / "logs" / "people.csv").write_text("zqxalice,17,zqxillness,zqxtown\nbob,18,flu,rome\n")
+    store, answer = run(project)
+    assert [one.detail for one in answer.set_aside] == [
+        "no reader knows its records: a table of 4 columns, it seems without their names"
+    ]
+    stored = b"".join(path.read_bytes() for path in store.root.rglob("*") if path.is_file())
+    assert b"zqx" not in stored
+    (project / "logs" / "people.csv").write_text("name,age,illness,town,user_id\nbob,18,flu,rome,7\n")
+    assert "their fields: age, illness, name" in run(project)[1].set_aside[0].detail

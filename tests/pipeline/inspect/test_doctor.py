@@ -71,7 +71,7 @@ def test_a_part_with_other_bytes_is_found_and_ends_no_check(folder: Path) -> Non
         part.write_bytes(whole)
     checks = Project(folder).doctor().checks
     assert {c.name for c in checks if c.state == "failed"} == {"store", "clock"}
-    assert checks[-1].name == "extensions"
+    assert checks[-1].name == "sources"
     assert all("changed since it was written" in c.says for c in checks if c.name == "store")
 
 
@@ -110,3 +110,25 @@ def test_a_hook_that_is_there_is_named(folder: Path) -> None:
         file.write('\n[notify]\ncommand = "cat -"\nwebhook = "https://x/"\n')
     (found,) = [check for check in Project(folder).doctor().checks if check.name == "hooks"]
     assert (found.state, found.says) == ("ok", "notifications by command and webhook")
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ('[ingest.redact]\nkinds = ["emails"]', "unknown kind `emails`"),
+        ('[ingest.redact]\ndeny = ["(["]', "regular expression"),
+        ('[ingest]\nformat = "nosuch"', "no readers extension named `nosuch`"),
+        ('[rewards]\nsignals = ["nosuch"]', "no rewards extension named `nosuch`"),
+        ('[gate]\nrules = ["nosuch"]', "no gates extension named `nosuch`"),
+        ('[eval]\nsuites = ["nosuch"]', "no evaluators extension named `nosuch`"),
+    ],
+)
+def test_a_name_in_the_settings_that_nothing_has_is_a_failure(tmp_path: Path, setting: str, says: str) -> None:
+    (tmp_path / "flywheel.toml").write_text(f"{setting}\n", encoding="utf-8")
+    assert wrong(tmp_path)["settings"].state == "failed"
+    assert says in wrong(tmp_path)["settings"].says
+
+
+def test_a_source_that_is_not_there_is_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "flywheel.toml").write_text('[ingest]\nsources = ["nolog"]\n', encoding="utf-8")
+    assert (wrong(tmp_path)["sources"].state, "nolog" in wrong(tmp_path)["sources"].says) == ("warning", True)

@@ -181,3 +181,15 @@ def test_the_suspect_file_is_flagged_and_teaches_nothing(shared_data: Path, tmp_
     assert examples.filter(pl.col("episode_id").is_in(suspect.implode())).is_empty()
     assert project.rewards().suspect == 38
     assert "is implausible" in project.explain(suspect[0]).lines[1]
+
+
+def test_questions_are_not_written_over_answers_or_anything_else(project: Project, tmp_path: Path) -> None:
+    asked = tmp_path / "q.jsonl"
+    project.audit(6, out=asked)
+    project.audit(6, out=asked)  # nobody has answered yet
+    answered(asked)
+    for path, says in ((asked, "holds answers"), (project.folder / "logs" / "native.jsonl", "not a file of questions")):
+        before = path.read_bytes()
+        with pytest.raises(UsageError, match=says):
+            project.audit(6, out=path)
+        assert path.read_bytes() == before

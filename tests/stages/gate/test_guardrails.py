@@ -77,6 +77,12 @@ def test_a_strict_guardrail_waits_until_it_is_shown_however_many_cases_that_take
     assert shown.passed
 
 
+def test_a_strict_metric_that_was_not_measured_holds_the_round_by_its_name() -> None:
+    held = non_inferior(given_input(report(row(30, 5, 60), guard(0, 0, 88))), GateConfig(strict=["form", "harmles"]))
+    assert (held.passed, held.verdict) == (False, Verdict.INCONCLUSIVE)
+    assert held.message.startswith("not measured, though gate.strict asks for it: harmles; ")
+
+
 def test_power_is_shared_among_guardrails() -> None:
     alone = inferior(guard(20, 20, 400))
     five = inferior(*(guard(20, 20, 400, metric=f"m{i}") for i in range(5)), margin=0.05)
