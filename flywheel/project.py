@@ -628,10 +628,12 @@ class Project:
         Raises:
             UsageError: there is no earlier champion.
         """
+        from flywheel.pipeline.pages.round_page import rewrite_page
         from flywheel.pipeline.promote.promotion import roll_back
 
         with self.locked("rollback") as ctx:
             decision = roll_back(ctx, to, reason=reason, by="rollback")
+            rewrite_page(ctx, decision.round)
             self._log_to_mlflow()
             return decision
 

@@ -45,7 +45,7 @@ def ingest(  # noqa: PLR0913 - one parameter an option
         typer.Argument(
             help="Files, folders or globs, also in a bucket (s3://...); default: ingest.sources.",
             metavar="[PATHS]...",
-            readable=False,  # what cannot be read is set aside, and stops no other
+            readable=False,  # ingest sets it aside
         ),
     ] = None,
     *,
@@ -117,9 +117,9 @@ def _follow(current: Session, sources: list[Path], *, interval: float, options: 
     current.out.say("following; Ctrl-C stops")
     try:
         for a in current.project().ingest_follow(sources, interval_s=interval, **options):
-            refused = sum(a.quarantined.values())
-            counts = f"read {a.read:,}  kept {a.kept:,}  duplicate {a.duplicate:,}  quarantined {refused:,}"
-            current.out.result([f"{counts}  events {a.events:,}", *_refusal_lines(a, verbose=False)], a)
+            counts = f"read {a.read:,}  kept {a.kept:,}  duplicate {a.duplicate:,}"
+            counts += f"  quarantined {sum(a.quarantined.values()):,}  events {a.events:,}"
+            current.out.result([counts, *_refusal_lines(a, verbose=False)], a)
             sys.stdout.flush()
     except KeyboardInterrupt:
         current.out.say("stopped")
@@ -158,13 +158,9 @@ def _ingest_lines(a: IngestAnswer, *, verbose: bool) -> list[str]:
 
 
 _RULES = {
-    "log": "named by the log or --policy",
-    "model": "by its model",
-    "file": "by the file",
-    "folder": "by the folder",
-    "settings": "by settings next to it",
-    "none": "nothing names it: flywheel ingest --policy NAME",
-}
+    "log": "named by the log or --policy", "model": "by its model", "file": "by the file", "folder": "by the folder",
+    "settings": "by settings next to it", "none": "nothing names it: flywheel ingest --policy NAME",
+}  # fmt: skip
 
 
 def _policy_lines(policies: Sequence[PolicyRow], *, verbose: bool) -> list[str]:
@@ -179,8 +175,8 @@ def _policy_lines(policies: Sequence[PolicyRow], *, verbose: bool) -> list[str]:
         ]
         for p in policies[:most]
     ]
-    more = len(policies) - most
-    return columns(rows, right=(2,)) + ([f"and {more:,} more policies; -v lists them"] if more > 0 else [])
+    more = [f"and {len(policies) - most:,} more policies; -v lists them"] if len(policies) > most else []
+    return columns(rows, right=(2,)) + more
 
 
 def _refusal_lines(a: IngestAnswer, *, verbose: bool) -> list[str]:

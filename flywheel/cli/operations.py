@@ -81,7 +81,7 @@ def forget(
 ) -> None:
     """Delete a user's data.
 
-    Removes the user's events, all rows made of them, rows of round datasets, caches, audits and pages. Rounds trained
+    Removes the user's events, all rows made of them, rows of round datasets, caches, recorded audits and pages. Rounds trained
     on them can never be champion or parent again, the next round starts from the base model, and logs of the user are
     refused from now on. A certificate with hashes is appended to rounds/forgotten.jsonl.
     """
@@ -106,6 +106,7 @@ def _forget_lines(a: ForgetAnswer) -> list[str]:
         share = present.percent(c.holdout_share, 0)
         lines.append(f"void: evaluations of rounds {rounds}: {share} of their cases were the user's")
     lines += c.notes
+    lines.append("not reached: the logs, backups, and what export, view --bundle and audit --out wrote")
     if a.dry_run:
         return [*lines, "dry run: nothing was changed"]
     return [*lines, "certificate appended to rounds/forgotten.jsonl", f"next  flywheel train --round {c.rebase_round}"]

@@ -125,7 +125,7 @@ def test_a_plan_is_written_over_nothing_else(tmp_path: Path) -> None:
 @pytest.mark.parametrize("share", ["2", "1", "-0.5", "nan", "inf"])
 def test_a_share_of_a_canary_is_one_of_its_users(tmp_path: Path, share: str) -> None:
     done = flywheel("canary", "--old", "a", "--new", "b", "--share", share, cwd=tmp_path)
-    assert (done.returncode, "is no share of users" in done.stderr) == (1, True)
+    assert (done.returncode, "is not a share of users" in done.stderr) == (1, True)
 
 
 def test_a_canary_is_not_compared_with_itself(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("reliability", ("tasks", "episodes", "rewards"), ("reliability",), "all", "reliability",
           lambda c: {"build": _built(c), "rewards": c.rewards.model_dump(include=_LEARNED)},
           columns={"tasks": ("episode_id", "task_id"), "episodes": LABEL_COLUMNS, "rewards": VOTE_COLUMNS},
-          pieced=True, version=6),
+          pieced=True, version=7),
     Stage("labels", ("tasks", "episodes", "steps", "rewards", "reliability"), ("labels", "evidence"), "task", "labels",
           lambda c: {"rewards": c.rewards.model_dump(exclude={*_FINDING, *_LEARNED, *_CREDITED} - {"scope"})},
           version=7),

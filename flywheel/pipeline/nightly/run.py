@@ -41,6 +41,7 @@ class _Run:
         self.missing: list[Need] = [] if trains else list(journal.night.missing)
         self.promotion: Promotion | None = None
         self.page = ""
+        self.changed = False  # whether a stage has done something
 
     def step(self, name: str) -> RunStage:
         """Run one stage, and record it in the journal."""
@@ -65,9 +66,11 @@ class _Run:
             "report": self._report,
             "notify": self.notify,
         }
+        self.changed |= name in action and name != "ingest"
         if name in action:
             return action[name]()
         (status,) = build(self.ctx.store, self.ctx.config, self.ctx.project, stages=select_stages(name))
+        self.changed |= status.state == "built"
         return f"{status.state}: {table_counts(name, status.rows, status.funnel)}"
 
     def notify(self) -> str:
@@ -77,6 +80,7 @@ class _Run:
     def _ingest(self) -> str:
         paths = default_sources(self.ctx.config, self.ctx.project)
         read = ingest_logs(self.ctx.store, self.ctx.config, self.ctx.project, paths, key=self.key)
+        self.changed |= bool(read.events or read.replaced)
         bad = sum(read.quarantined.values())
         aside = f", {count(len(read.set_aside), 'file')} set aside" if read.set_aside else ""
         aside += "".join(f", nothing of {source.source} stored" for source in read.refused)
@@ -161,7 +165,7 @@ class _Run:
 
     def exit_code(self) -> ExitCode:
         """Return what the run's end means."""
-        if self.missing:
+        if self.missing or not self.changed:
             return ExitCode.NOTHING
         held = self.promotion is not None and self.promotion.decision == "held"
         return ExitCode.HELD if held else ExitCode.DONE

@@ -113,12 +113,16 @@ def _lines(episodes: pl.DataFrame) -> tuple[str, list[PolicyLine]]:
 
 
 def _shown(ctx: Context, lines: list[PolicyLine]) -> list[PolicyLine]:
-    """Return the lines that have room, those with times first; the champion's and the last to appear in any case."""
+    """Return the lines that have room, those with times first; the champion's and the last to appear in any case.
+
+    Those without times have as much room once more: they are in the table alone.
+    """
     ranked = sorted(lines, key=lambda line: not line.points)
     newest = max((line for line in lines if line.points), key=lambda line: line.points[0].at, default=None)
     serving = served_name(ctx, ctx.registry.champion)
     chosen = [line for line in ranked if line is newest or line.policy == serving]
     chosen += [line for line in ranked if line not in chosen][: _MOST_POLICIES - len(chosen)]
+    chosen += [line for line in ranked if line not in chosen and not line.points][:_MOST_POLICIES]
     return [line for line in ranked if line in chosen]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from flywheel.errors import FlywheelError
 from flywheel.io import files
 from flywheel.pipeline.build.registry import STAGES
 from flywheel.pipeline.build.tables import read_table
@@ -52,6 +53,15 @@ def write_page(ctx: Context, number: int) -> Path:
     path = ctx.registry.folder(number) / "report.html"
     files.atomic_write(path, build_report(data))
     return path
+
+
+def rewrite_page(ctx: Context, number: int) -> None:
+    """Write a round's page again if it has one; an error here never stops a rollback."""
+    if (ctx.registry.folder(number) / "report.html").is_file():
+        try:
+            write_page(ctx, number)
+        except FlywheelError as error:
+            ctx.say(f"the page of round {number} is as it was before: {error.message}")
 
 
 def _funnels(ctx: Context) -> dict[str, Mapping[str, int]]:

@@ -91,7 +91,7 @@ def watch(  # noqa: PLR0913 - one parameter an option
         StoreError: the canary's file was changed.
     """
     if share is not None and not 0 <= share < 1:
-        raise UsageError(f"--share {share:g} is no share of users", hint="a number from 0 to below 1, such as 0.05")
+        raise UsageError(f"--share {share:g} is not a share of users", hint="a number from 0 to below 1, such as 0.05")
     if old is not None and old == new and len(logs) < len(("old", "new")):
         raise UsageError(f"--old and --new are both `{old}`", hint="name two policies, or the logs of each side")
     sides = _sides(ctx, logs, old, new, key)

@@ -72,7 +72,7 @@ def sources(ctx: Context, belief: Posterior) -> Iterator[SourceRow]:
         own = {
             f"{signal} {'+' if sign > 0 else '-'}": round(math.exp(full_log_odds(fitted[0], sign)), 3)
             for signal, sign in votes
-            if (fitted := belief.rates.get((str(source), signal, sign))) is not None
+            if (fitted := belief.rates.get((str(source), signal, sign))) is not None and fitted[1] != "prior"
         }
         yield SourceRow(
             source=str(source),

@@ -101,15 +101,20 @@ def _prior_ratios(voters: Sequence[Voter]) -> list[float]:
 
 
 def _pooled(patterns: Patterns, voters: Sequence[Voter]) -> _Fit:
-    """Return what the sources of a log have in common: the mean log odds ratio of each voter, with the prior as one."""
+    """Return what the sources of a log have in common: the mean log odds ratio of each voter, with the prior as one.
+
+    Where no source has enough outcomes, and all have them together, as an audit's few are spread over them, those are
+    fitted as of one log.
+    """
     logs = PRIOR_VOTES * np.log(_prior_ratios(voters))
     weights = np.full(len(voters), PRIOR_VOTES)
-    for name in sorted({*patterns.sources}):
-        part = patterns.of(name)
-        if part.has_gold:
-            checked = np.minimum(part.checked_by_voter, MOST_OF_A_SOURCE)
-            ratios = _fit(part, voters, _prior_ratios(voters)).ratios(voters)
-            logs, weights = logs + checked * np.log(ratios), weights + checked
+    parts = [part for name in sorted({*patterns.sources}) if (part := patterns.of(name)).has_gold]
+    if not parts:
+        return _alone(patterns, voters)
+    for part in parts:
+        checked = np.minimum(part.checked_by_voter, MOST_OF_A_SOURCE)
+        ratios = _fit(part, voters, _prior_ratios(voters)).ratios(voters)
+        logs, weights = logs + checked * np.log(ratios), weights + checked
     tpr, tnr = _anchors(patterns, voters, list(np.exp(logs / weights)))
     return _Fit(tpr, tnr, class_prior(patterns, voters), float(patterns.counts.sum()))
 
@@ -217,8 +222,10 @@ def _rows(scope: str, voters: Sequence[Voter], fit: _Fit, patterns: Patterns, so
         "kind": "class", "scope": scope, "value": fit.prior.value, "low": fit.prior.bounds[0], "n": round(fit.n),
         "source": source, "note": fit.prior.source,
     }  # fmt: skip
-    for voter, n, tpr, tnr in zip(voters, patterns.votes_by_voter, fit.tpr, fit.tnr, strict=True):
-        yield _vote(scope, voter, Rates(float(tpr), float(tnr)), round(n), source)
+    checked = patterns.checked_by_voter  # a vote that met no outcome taught nothing
+    for voter, n, met, tpr, tnr in zip(voters, patterns.votes_by_voter, checked, fit.tpr, fit.tnr, strict=True):
+        learned = source if met or source != "fitted with gold" else "prior"
+        yield _vote(scope, voter, Rates(float(tpr), float(tnr)), round(n), learned)
 
 
 def _vote(scope: str, voter: Voter, rates: Rates, n: int, source: str) -> dict[str, Any]:

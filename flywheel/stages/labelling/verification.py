@@ -48,7 +48,9 @@ class ClassPrior:
     @property
     def note(self) -> str:
         """A sentence for the reader of `flywheel rewards`; '' where verdicts can be taken as they are."""
-        if self.source in {AUDITED, ALIKE} and self.p_alike >= DIFFERS:
+        if (self.source in {AUDITED, ALIKE} and self.p_alike >= DIFFERS) or (
+            self.source == NOTHING and not self.estimates
+        ):
             return ""
         shares = ", ".join(f"{value:.2f} {name}" for name, value in self.estimates)
         low, high = self.bounds

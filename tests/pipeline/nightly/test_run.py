@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from flywheel.errors import ConfigError, UsageError
+from flywheel.errors import ConfigError, ExitCode, UsageError
 from flywheel.io.files import shipped
 from flywheel.pipeline.nightly.pipelines import find_recipe, recipe_names
 from flywheel.pipeline.nightly.run import stages_between
@@ -62,3 +62,11 @@ def test_a_night_waits_for_the_challenger_alone(projects: Callable[[str], Path])
     decision = project.registry.promotions()[-1]
     project.registry.decide(decision.model_copy(update={"ledger_sha256": look}))
     assert outcome() == "round 1 is the challenger and not decided yet: tonight adds to its evidence"
+
+
+def test_a_part_of_a_run_that_finds_nothing_new_has_done_nothing(tmp_path: Path, sample_logs: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "a.jsonl").write_bytes((sample_logs / "native.jsonl").read_bytes())
+    project = Project(tmp_path)
+    codes = [project.run("nightly", until="episodes").exit_code for _ in range(2)]
+    assert codes == [ExitCode.DONE, ExitCode.NOTHING]

@@ -35,8 +35,8 @@ def test_policies_with_times_come_first_and_the_newest_and_the_champion_are_neve
 
     data = home(project.context, {}, [])
 
-    assert [line.policy for line in data.lines] == ["a", "b", "c", "d", "base", "newest"]
-    assert (data.left_out, data.without_time) == (3, 9)
+    assert [line.policy for line in data.lines] == ["a", "b", "c", "d", "base", "newest", "undated"]
+    assert (data.left_out, data.without_time) == (2, 9)
 
 
 def test_a_log_without_times_is_shown_as_a_whole(tmp_path: Path) -> None:

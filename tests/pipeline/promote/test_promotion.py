@@ -303,6 +303,16 @@ def test_what_was_rolled_back_never_comes_back(project: Project) -> None:
     assert "it descends from round 1, which was rolled back" in decided(project, 3).rules[0].message
 
 
+def test_the_page_of_a_round_that_was_rolled_back_shows_it(project: Project) -> None:
+    evaluated(project, 1, row(30, 1, 100))
+    project.promote(1)
+    page = project.registry.folder(1) / "report.html"
+    assert "Round 1 is champion" in page.read_text(encoding="utf-8")
+    project.rollback("base", reason="harm")
+    assert "Round 1 is champion" not in page.read_text(encoding="utf-8")
+    assert "is rolled back" in page.read_text(encoding="utf-8").lower()
+
+
 def test_going_back_leads_to_an_earlier_champion_alone(project: Project) -> None:
     """Neither to a round that the gate rejected nor to one that was not evaluated, trained or kept whole."""
     for number in (1, 2):

@@ -245,6 +245,22 @@ def test_an_audit_calibrates_those_who_were_not_drawn() -> None:
     assert audited(20).learned().filter(kind="calibration").is_empty(), "twenty answers are noise"
 
 
+def test_an_audit_that_is_spread_over_sources_teaches_what_they_share() -> None:
+    world = World()
+    for i in range(360):
+        votes = [("thanks", "sentiment_pos", 1.0)] if i % 4 < 2 else []  # after successes and failures alike
+        votes += [("complaint", "sentiment_neg", -1.0)] if i % 12 == 5 else []
+        answer = [("audit", "audit", 1.0 if i % 2 else -1.0)] if i % 6 < 2 else []
+        world.episode(f"{i:04d}", *votes, *answer, source_format="abc"[i % 3], inclusion=1 / 3)
+    table = world.learned()
+    before, after = (rate(one, "thanks") for one in (world.learned(fit="never"), table))
+    assert odds(before) > 1.5
+    assert odds(after) == pytest.approx(1, abs=0.3)
+    assert after["source"] == "fitted with gold"
+    assert rate(table, "complaint")["source"] == "prior", "no complaint met an answer"
+    assert not any("; success ;" in note for note in table.filter(kind="warning")["note"].drop_nulls())
+
+
 def test_answers_without_a_design_calibrate_nothing() -> None:
     world = audited()
     for row in world.rewards:

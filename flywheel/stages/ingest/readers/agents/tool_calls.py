@@ -175,7 +175,7 @@ def _attempt(record: Mapping[str, Any], calls: list[Any], line: int) -> Iterator
 
 def _events(record: Mapping[str, Any], made: dict[str, Any] | None, source: Source, seq: int) -> Iterator[Event]:
     if made is not None:
-        own = None if "jsonrpc" in record else source["tool_call_id"]  # numbers begin anew with each client
+        own = None if "jsonrpc" in record else source["tool_call_id"]  # each client counts from 1
         yield {**source, "kind": EventKind.TOOL_CALL, "seq": seq, "span_id": own,
                "tool_name": made["name"], "payload": arguments(made["arguments"])}  # fmt: skip
     if made is None or _ended(record):

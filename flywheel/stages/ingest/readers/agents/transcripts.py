@@ -316,7 +316,7 @@ def _is_any(record: Any) -> bool:
 
 
 def _is_silent(record: Any) -> bool:
-    """Whether a record is a chat in which nobody has spoken yet."""
+    """Whether a record is a chat without a message."""
     return any(as_dict(record).get(name) == [] for name in (*_LISTS, "chats"))
 
 
