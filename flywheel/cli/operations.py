@@ -81,7 +81,7 @@ def forget(
 ) -> None:
     """Delete a user's data.
 
-    Removes the user's events, all rows made of them, rows of round datasets, caches, recorded audits and pages. Rounds trained
+    Removes the user's events, all rows made of them, rows of round datasets, caches, audits and pages. Rounds trained
     on them can never be champion or parent again, the next round starts from the base model, and logs of the user are
     refused from now on. A certificate with hashes is appended to rounds/forgotten.jsonl.
     """

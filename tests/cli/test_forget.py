@@ -28,9 +28,10 @@ def test_what_forget_and_gc_say(folder: Path) -> None:
     dry = flywheel(folder, "forget", "--user", "ann", "--dry-run").stdout.splitlines()
     assert dry[0] == f"{ANN}: would be removed"
     assert "conversations  1" in dry
-    assert dry[-3:] == [
+    assert dry[-4:] == [
         "round 1 is tainted: trained on 1 of the user's rows",
         "champion: round 1 → the base model",
+        "not reached: the logs, backups, and what export, view --bundle and audit --out wrote",
         "dry run: nothing was changed",
     ]
 

@@ -178,7 +178,7 @@ def _opened(step: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a step with the fields of its model's output next to its own, as browser agents write them."""
     output = step.get("model_output")
     if isinstance(output, dict) and output.get("action"):
-        return {**step, **output, "observation": True}
+        return {**step, **output, **as_dict(output.get("current_state")), "observation": True}
     made = next((held for name in _CALLS if call_in(held := as_dict(step.get(name)))), None)
     if made is None or not _ACTING.isdisjoint(step.keys() - {*_CALLS}):
         return step

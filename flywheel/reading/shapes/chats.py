@@ -40,8 +40,9 @@ _SPEAKERS = ("role", "from", "sender", "speaker", "author")
 _WORDS = ("content", "value", "text", "message", "parts")
 _SAYS = {"content", "text", "message", "toolCalls", "tool_calls"}  # of a message whose speaker is its kind
 _OTHERS = {
-    "gpt": "assistant", "chatgpt": "assistant", "gemini": "assistant", "model": "assistant", "observation": "tool",
-    "function_response": "tool", "function-response": "tool", "tool_results": "tool",
+    "you": "user", "me": "user", "gpt": "assistant", "chatgpt": "assistant", "gemini": "assistant",
+    "model": "assistant", "observation": "tool", "function_response": "tool", "function-response": "tool",
+    "tool_results": "tool",
 }  # fmt: skip
 _MODELS = re.compile(  # by whose names a chat may name its agent
     r"(?:claude|chatgpt|gpt|gemini|copilot|llama|mistral|qwen|deepseek|grok|perplexity)(?:[- ][\w.: -]{0,30})?",
@@ -344,7 +345,7 @@ def _plainly(plain: Mapping[str, Any]) -> list[Turn]:
 
 def _renamed(named: str) -> str | None:
     """Return the role of a speaker whom others do not name so: by a program's word, or as a model."""
-    return _OTHERS.get(named) or ("assistant" if _MODELS.fullmatch(named) else None)
+    return _OTHERS.get(named.lower()) or ("assistant" if _MODELS.fullmatch(named) else None)
 
 
 def _plain(item: Mapping[str, Any]) -> Mapping[str, Any]:

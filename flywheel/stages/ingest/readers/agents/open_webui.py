@@ -17,15 +17,22 @@ from flywheel.reading.feedback import feedback
 from flywheel.reading.messages import Message, messages
 from flywheel.reading.reader import reader
 from flywheel.reading.usage import token_counts
-from flywheel.reading.values import as_dict, as_list, first, ident, number, present, text, when
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, present, text, when
 from flywheel.records import EventKind
 
+_COLUMNS = {"chat", "snapshot", "data", "meta"}
 _RATED = {"type", "data", "meta"}
 Tree = dict[str, Mapping[str, Any]]
 
 
+def _opened(record: Any) -> dict[str, Any]:
+    """Return a row of its database with what its columns hold as JSON text."""
+    return {name: embedded(held) if name in _COLUMNS else held for name, held in as_dict(record).items()}
+
+
 def _read(record: Any, line: int) -> Iterator[Event]:
     """Yield the chat that was rated, its other answers, and the rating."""
+    record = _opened(record)
     source: Source = {"user": ident(record.get("user_id"))}
     if not _is_feedback(record):
         yield from _chat(record, source, line)
@@ -48,11 +55,12 @@ def _read(record: Any, line: int) -> Iterator[Event]:
 
 
 def _is_export(record: Any) -> bool:
-    return _is_feedback(as_dict(record)) or bool(_tree(as_dict(record).get("chat")))
+    row = _opened(record)
+    return _is_feedback(row) or bool(_tree(row.get("chat")))
 
 
 def _is_feedback_or_chat(record: Any) -> bool:
-    return _is_feedback(as_dict(record)) or "chat" in as_dict(record)
+    return "chat" in as_dict(record) or _is_feedback(_opened(record))
 
 
 def _is_feedback(record: Mapping[str, Any]) -> bool:
@@ -162,7 +170,7 @@ def _chat(record: Mapping[str, Any], source: Source, line: int) -> Iterator[Even
 
 READER = reader(
     "open_webui",
-    2,
+    3,
     "exports of Open WebUI",
     marks=_is_export,
     needs=_is_feedback_or_chat,

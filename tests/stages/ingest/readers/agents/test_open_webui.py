@@ -95,6 +95,14 @@ def test_an_exported_chat_with_ratings_on_its_messages() -> None:
     assert (events[-1]["payload"]["comment"], events[-1]["target"]) == ("yes", "message:m3")
 
 
+def test_rows_of_its_database_are_read_as_they_are_exported() -> None:
+    """`sqlite3 -json` writes columns that hold JSON as text."""
+    for whole in (feedback(), chat()):
+        row = {name: json.dumps(held) if isinstance(held, dict) else held for name, held in whole.items()}
+        assert READER.sniff(Sample("rows.json", [row])) == READER.sniff(Sample("rows.json", [whole])) > 0
+        assert read(row) == read(whole)
+
+
 def test_a_circle_ends() -> None:
     record = chat("m1")
     record["chat"]["history"]["messages"]["m1"] = {**TREE[0], "parentId": "m5"}

@@ -32,6 +32,12 @@ def test_an_agent_may_have_the_name_of_its_model(name: str, write: Write, take: 
     assert said(take(write("a.jsonl", [TALK[0], {**TALK[1], "role": name}]), cfg=COUNTING)) == EXPECTED
 
 
+@pytest.mark.parametrize("name", ["You", "you", "Me"])
+def test_a_user_may_be_called_you(name: str, write: Write, take: Take) -> None:
+    rows = [{"sender": name, "message": TALK[0]["content"]}, {"sender": "Bot", "message": TALK[1]["content"]}]
+    assert said(take(write("a.jsonl", rows), cfg=COUNTING)) == EXPECTED
+
+
 def test_a_document_that_was_written_as_json_twice_is_read(tmp_path: Path, take: Take) -> None:
     path = tmp_path / "store.json"
     path.write_text(json.dumps(json.dumps({"store": {"user1": TALK}})), encoding="utf-8")
@@ -98,6 +104,24 @@ def test_a_step_of_a_browser_that_ended_without_an_answer_is_what_was_seen(write
     episodes, made = taken.built()
     assert (episodes["n_tool_calls"].to_list(), made["tool_status"].to_list()) == ([1], [["failed"]])
     assert "shut down" in str(taken.payloads())
+
+
+def test_a_browsers_step_may_hold_its_thoughts_one_object_deeper(write: Write, take: Take) -> None:
+    """Of browser-use up to 0.3: the goal is in `current_state`."""
+    state = {
+        "evaluation_previous_goal": "Success",
+        "memory": "One page seen.",
+        "next_goal": "Open the shop's page now.",
+    }
+    went = {"current_state": state, "action": [{"go_to_url": {"url": "https://shop.example"}}]}
+    seen = [{"extracted_content": "Navigated", "is_done": False}]
+    steps = [{"model_output": went, "result": seen, "state": {}, "metadata": None}]
+    taken = take(write("history.jsonl", [{"history": steps}]), cfg=COUNTING)
+    (act,) = [row["message"] for row in taken.payloads() if "message" in row]
+    assert (act["content"], [call["name"] for call in act["tool_calls"]]) == (
+        "Open the shop's page now.",
+        ["go_to_url"],
+    )
 
 
 def test_an_image_next_to_a_result_in_words_is_not_lost(write: Write, take: Take) -> None:
