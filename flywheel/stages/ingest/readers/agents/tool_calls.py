@@ -112,8 +112,10 @@ def _is_part(record: Mapping[str, Any]) -> bool:
     """Whether a record has what only a call was given, or what a tool gave, but not both names."""
     if tool_in(record) is not None and _shown(record) is not None:
         return True
+    if "jsonrpc" in record:
+        return record.get("method") == "tools/call"
     places = (record, *(as_dict(record.get(name)) for name in _BODIES))
-    return record.get("method") == "tools/call" or any(as_dict(first(place, _GIVEN)) for place in places)
+    return any(as_dict(first(place, _GIVEN)) for place in places)
 
 
 def _session(record: Mapping[str, Any]) -> str | None:

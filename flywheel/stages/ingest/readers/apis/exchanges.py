@@ -265,7 +265,8 @@ def is_worded(record: Any) -> bool:
 
 def _is_verified(fields: Mapping[str, Any]) -> bool:
     """Whether a record has how it ended, and nothing but plain fields: an object may be what was done in between."""
-    return bool(results(fields)) and not any(isinstance(held, list | dict) and held for held in fields.values())
+    several = (held if isinstance(held, list) else [held] for held in fields.values())
+    return bool(results(fields)) and not any(isinstance(one, list | dict) and one for held in several for one in held)
 
 
 def is_page(record: Any) -> bool:
