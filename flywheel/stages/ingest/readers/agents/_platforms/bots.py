@@ -30,7 +30,7 @@ def _rasa(record: Mapping[str, Any]) -> Talk:
         if kind in ("user", "bot"):
             turns += words_said("user" if kind == "user" else "assistant", event.get("text"), at)
         elif kind == "action" and (not name or name.startswith("action_")) and name not in _OWN_ACTIONS:
-            turns += call_ran(f"{record.get('sender_id')}-{n}", name, None, None, at)
+            turns += call_ran(f"{record.get('sender_id')}/{n}", name, None, None, at)
         elif kind == "action_execution_rejected" and sets:
             turns.append(_result(turns[-1], "rejected", at, FAILED))
         elif kind == "slot" and sets:

@@ -20,7 +20,7 @@ def _dify(record: Mapping[str, Any]) -> Talk:
             result = seen.get(tool) if isinstance(seen, dict) and tool in seen else seen
             failed = True if isinstance(result, str) and result.startswith("tool invoke error") else None
             arguments = given.get(tool) if isinstance(given, dict) and tool in given else given
-            turns += call_ran(f"{own}-{n}-{tool}", tool, arguments, result, thought.get("created_at"), failed=failed)
+            turns += call_ran(f"{own}/{n}/{tool}", tool, arguments, result, thought.get("created_at"), failed=failed)
     counted = present(
         input_tokens=count(record.get("message_tokens")), output_tokens=count(record.get("answer_tokens"))
     )
@@ -39,13 +39,13 @@ def _flowise(message: Mapping[str, Any], own: str) -> list[Turn]:
     for n, used in enumerate(map(as_dict, as_list(embedded(message.get("usedTools"))))):
         failed = True if used.get("error") else None
         seen = first(used, ("error", "toolOutput")) if failed else used.get("toolOutput")
-        turns += call_ran(f"{own}-{n}", used.get("tool"), used.get("toolInput"), seen, at, failed=failed)
+        turns += call_ran(f"{own}/{n}", used.get("tool"), used.get("toolInput"), seen, at, failed=failed)
     return turns + words_said("assistant", message.get("content"), at)
 
 
 def _flowise_chat(record: Mapping[str, Any]) -> Talk:
     messages = list(map(as_dict, as_list(record.get("messages"))))
-    turns = [turn for n, message in enumerate(messages) for turn in _flowise(message, f"{record.get('id')}-{n}")]
+    turns = [turn for n, message in enumerate(messages) for turn in _flowise(message, f"{record.get('id')}/{n}")]
     opinions = [opinion for message in messages for opinion in rating_of(message.get("feedback"))]
     return Talk(turns, ident(first(record, ("sessionId", "chatId", "id"))), opinions=opinions)
 
@@ -76,7 +76,7 @@ def _n8n(record: Mapping[str, Any]) -> Talk:
             seen, given = _item(run, "ai_tool"), _item(over, "ai_tool")
             failed = bool(run.get("error")) or run.get("executionStatus") == "error"
             result = as_dict(run.get("error")).get("message") if failed else first(seen, ("response", "output"))
-            turns += call_ran(f"{record.get('id')}-{n}", node, given.get("query", given), result, at, failed=failed)
+            turns += call_ran(f"{record.get('id')}/{n}", node, given.get("query", given), result, at, failed=failed)
     turns = _merged(turns)
     if not any(turn["role"] == "assistant" and turn.get("content") for turn in turns):
         done = next((item for _, run in reversed(runs) if (item := _item(run, "main")).get("output")), {})
