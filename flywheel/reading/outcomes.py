@@ -21,16 +21,10 @@ _STATED = (
     "cumulative_reward", "total_reward", "final_score", "task_success",
     "utility", "goal_accuracy", "agent_goal_accuracy",
 )  # fmt: skip
-_COUNTED = {
-    *_CHECKED,
-    *(name for name in _STATED if "success" in name),
-    "solved",
-    "is_correct",
-    "correct",
-    "win",
-    "won",
-}
 # Of these a number above 1 is how many of a whole benchmark did, not how a run ended.
+_COUNTED = {
+    *_CHECKED, *(name for name in _STATED if "success" in name), "solved", "is_correct", "correct", "win", "won",
+}  # fmt: skip
 _TALLIES = ("total", "failed", "total_tests", "num_failed", "failures")  # next to which a number is how many did
 _HOLDERS = (
     "outcome", "result", "evaluation", "eval", "verifier_result", "verifier", "execution_result", "run_result",

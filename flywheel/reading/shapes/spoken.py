@@ -16,14 +16,8 @@ from flywheel.reading.values import as_dict, as_list, first, text, words_of
 
 _ASKS = {"user", "human", "customer", "client", "visitor", "caller"}
 _ASKED = {"message", "msg", "input", "query", "prompt", "question", "text", "utterance", "request", "said"}
-_ASKED_ALONE = (
-    "question",
-    "query",
-    "prompt",
-    "message",
-    "input",
-    "task",
-)  # the surest first: a prompt may be a template
+# The surest first: a prompt may be a template.
+_ASKED_ALONE = ("question", "query", "prompt", "message", "input", "task")
 _ANSWERS = {"assistant", "agent", "bot", "chatbot", "ai", "llm", "model", "gpt", "final"}
 _ANSWERED = {"message", "msg", "response", "reply", "answer", "output", "text"}
 _ANSWERED_ALONE = ("response", "answer", "reply", "result")

@@ -36,7 +36,7 @@ _ABOUT = {
     "metrics", "score", "scores", "feedback", "title", "description", "summary", "instructions", "system", "template",
     "options", "example", "examples", "demonstrations", "documents", "invocation", "display", "tree", "trys",
     "candidates", "rag", "retrieval", "retrieved", "rewritten", "chunks", "citations",
-    "transformed", "browser", "sip", "transfers", "checks", "assertions", "exception", "traceback", "path",
+    "transformed", "sip", "transfers", "checks", "assertions", "exception", "traceback", "path",
     "suggestion", "suggestions", "snapshot",
 }  # fmt: skip
 _HAPPENED = ("event", "event_type", "eventType", "type", "kind", "action")  # what a program calls what happened

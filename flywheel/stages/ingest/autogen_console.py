@@ -21,9 +21,12 @@ _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _HEADER = re.compile(r"(?P<name>[\w.-][\w .-]{0,63}) \(to (?P<to>[\w.-][\w .-]{0,63})\):\Z")
 _END = re.compile(r"-{40,}\Z")
 _CALLED = re.compile(
-    r"\*{3,} Suggested (?:tool|function) call(?: \((?P<id>[^)]*)\))?: (?P<name>[\w.:/-]{1,64}) \*{3,}\Z"
+    r"\*{3,} Suggested (?:tool|function) [Cc]all(?: \((?P<id>[^)]*)\))?: (?P<name>[\w.:/-]{1,64}) \*{3,}\Z"
 )
-_GAVE = re.compile(r"\*{3,} Response from calling (?:tool|function) (?P<of>\(?[^*]{1,80}?\)?) \*{3,}\Z")
+_GAVE = re.compile(  # a function's by its name, a tool's by the id of the call
+    r"\*{3,} Response from calling (?:tool [(\"](?P<id>[^)\"*]{1,80})|function [(\"](?P<name>[\w.:/-]{1,64}))[)\"] "
+    r"\*{3,}\Z"
+)
 _STARS = re.compile(r"\*{5,}\Z")
 _GIVEN = "Arguments:"
 _FEWEST = 2  # messages
@@ -47,11 +50,10 @@ def console_turns(lines: Sequence[_Numbered]) -> _Rows:
                 continue
         for result in results:
             yield number, {"role": "tool", **result}
-        if words or calls:
-            message = {"role": "user", "name": name, "content": words}
-            heard = (
-                {**message, "role": "assistant", "tool_calls": calls} if calls else as_heard(message, number, people)
-            )
+        if calls:
+            yield number, {"role": "assistant", "content": words or None, "tool_calls": calls}
+        elif words:
+            heard = as_heard({"role": "user", "name": name, "content": words}, number, people)
             yield number, {key: value for key, value in heard.items() if key != "name"}
 
 
@@ -80,10 +82,8 @@ def _parted(held: Sequence[str], number: int) -> tuple[str, list[dict[str, Any]]
                 own = called["id"] or f"call_{number}_{len(calls)}"
                 calls.append({"id": own, "name": called["name"], "arguments": within})
             elif gave is not None:
-                of = gave["of"].strip("()")
-                results.append(
-                    {"content": within} | ({"tool_call_id": of} if gave["of"].startswith("(") else {"name": of})
-                )
+                of = {"tool_call_id": gave["id"]} if gave["id"] else {"name": gave["name"]}
+                results.append({"content": within, **of})
             continue
         (words if within is None else within).append(line)
     calls = [{**call, "arguments": _given("\n".join(call["arguments"]))} for call in calls]

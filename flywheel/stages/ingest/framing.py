@@ -45,9 +45,8 @@ _PROBED_LINES = 20
 _STARTS = 5  # braces of a line at which its JSON may begin
 _CONTAINER = re.compile(rb"\d{4}-\d\d-\d\dT\S+ (stdout|stderr) ([FP])(?: |\Z)")  # of Kubernetes' CRI
 _TIME = re.compile(rb"[\[\"]?\d{4}-\d\d-\d\d[T ]\d\d:\d\d")  # which begins no header of a table
-_RECORDING = re.compile(
-    rb"(?:---\s+)?(?:interactions|http_interactions):\s"
-)  # VCR's cassettes, in YAML: their JSON is folded
+# VCR's cassettes, in YAML: their JSON is folded.
+_RECORDING = re.compile(rb"(?:---\s+)?(?:interactions|http_interactions):\s")
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ _CALLED = re.compile(r"\*\*Tool: (\S{1,80})\*\*\Z")  # OpenCode's
 _PARAMETERS, _RESULTS = ("Parameters:", "**Input:**"), ("Result:", "**Output:**", "**Error:**")
 _MARKS = {*_PARAMETERS, *_RESULTS}
 _TAGS = re.compile(r"</?details>|<summary>.{0,2000}?</summary>")
-_SUMMARY = re.compile(r"<summary>(?:Tool use: )?(?:\*\*.{0,80}?\*\*)?[ •]{0,3}(.*?)</summary>", re.DOTALL)
+_TOOL_SHOWN = re.compile(r"(?:Tool use: )?(?:\*\*.{0,80}?\*\*)?[ •]{0,3}", re.DOTALL)  # what a summary begins with
 _STATUS = re.compile(r"Status: \*\*(\w{1,20})\*\*")
 _COMMAND = re.compile(r"`([^`]+)`\Z")
 _SHELLS = ("bash", "sh", "shell", "zsh")
@@ -124,8 +124,9 @@ def _summary(lines: list[Line]) -> tuple[str, list[Line]]:
     if start is None:
         return "", lines
     end = next((n for n in range(start, len(lines)) if "</summary>" in lines[n][0]), start)
-    found = _SUMMARY.search("\n".join(line for line, _ in lines[start : end + 1]))
-    return (found[1].strip(), lines[end + 1 :]) if found else ("", lines)
+    _, _, summary = "\n".join(line for line, _ in lines[start : end + 1]).partition("<summary>")
+    shown, closed, _ = summary.partition("</summary>")
+    return (_TOOL_SHOWN.sub("", shown, count=1).strip(), lines[end + 1 :]) if closed else ("", lines)
 
 
 def _unmarked(kind: str, summary: str, lines: Body) -> Call:

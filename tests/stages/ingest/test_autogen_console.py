@@ -122,6 +122,16 @@ def test_suggested_calls_and_their_responses_are_calls_and_results(tmp_path: Pat
     ]
 
 
+@pytest.mark.parametrize("of", ['function "convert"', "function (convert)"])
+def test_a_function_that_an_older_version_prints_is_called_by_name(tmp_path: Path, take: Take, of: str) -> None:
+    text = CALL.replace("tool call (call_1)", "function Call").replace("tool (call_1)", of)
+    kinds = [row[0] for row in shown(tmp_path, take, text)]
+    assert kinds == ["request", "model_call", "tool_result", "model_call"]
+    events = take(tmp_path / "run.log", cfg=COUNTING).events.sort("seq")
+    gave = events.filter(events["kind"] == "tool_result").row(0, named=True)
+    assert (gave["tool_name"], json.loads(gave["payload"])["content"]) == ("convert", "6.4 EUR")
+
+
 @pytest.mark.parametrize(
     "text", [f"a (to b):\n\nHello.\n\n{RULE}\n", f"{RULE}\n{RULE}\n", "one (to two):\nx (to y):\n"]
 )
