@@ -30,8 +30,7 @@ _TO_A_PERSON = re.compile(rf"(?:^|_){_PERSON}(?:_|$)")
 _HANDOFF = re.compile(
     rf"(?:^|_)(?:escalate|escalation|hand_?off|hand_?over)(?:_|$)|(?:^|_)(?:transfer|connect)_.*{_PERSON}(?:_|$)"
 )
-
-
+_ANSWERS = re.compile(r"submit|(?:.*_)?(?:final|finish|finished|answer|respond|completion|done)(?:_.*)?")
 _WRITES_TEXT = re.compile(
     r"(?:^|_)(?:edit|multi_?edit|write|overwrite|create_file|insert|replace|patch|diff|apply|save|notebook|append)(?:_|$)"
 )
@@ -61,6 +60,12 @@ def is_destructive(tool: str) -> bool:
 def is_handoff(tool: str) -> bool:
     """Return whether a tool's name implies that it hands the user to a person."""
     return bool(_HANDOFF.search(_words(tool)))
+
+
+@lru_cache(maxsize=4096)
+def is_answer(tool: str) -> bool:
+    """Return whether a tool's name implies that calling it is how the agent answers (`final_result`, `finish`)."""
+    return _ANSWERS.fullmatch(_words(tool)) is not None
 
 
 @lru_cache(maxsize=4096)

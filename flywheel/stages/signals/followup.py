@@ -16,7 +16,7 @@ import polars as pl
 
 from flywheel.config import RewardsConfig
 from flywheel.records import EventKind, StopReason, ToolStatus
-from flywheel.stages.common.tools import is_handoff
+from flywheel.stages.common.tools import is_answer, is_handoff
 from flywheel.stages.signals.dialogue import Turn, user_turns
 from flywheel.stages.signals.evidence import by_episode, proof, times_of
 from flywheel.stages.signals.feedback import ADOPTIONS
@@ -134,16 +134,17 @@ def abandon(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, c
     """The log ends in the middle of a plan: a call was never answered, or failed and nothing came after it.
 
     A call without a result counts only where results are events of their own: a log of requests and responses never
-    holds the last call's result.
+    holds the last call's result. A call that is the answer (`final_result`, `finish`) waits for none.
     """
     del cfg
-    rows, times = SignalRows("abandon", "exit"), times_of(events)
+    rows, times = SignalRows("abandon", "exit", version=2), times_of(events)
     formats = events.filter(pl.col("kind") == EventKind.TOOL_RESULT)["source_format"].unique()
     visible = set(episodes.filter(pl.col("source_format").is_in(formats.implode()))["episode_id"].to_list())
     stopped = dict(episodes.select("episode_id", "stop_reason").iter_rows())
     for episode, path in by_episode(steps):
         last, reason = path[-1], stopped.get(episode[0])
         failed = reason == StopReason.TOOL_RESULT and ToolStatus.FAILED.value in last.tool_status
-        if failed or (reason == StopReason.TOOL_PENDING and episode[0] in visible):
+        pending = reason == StopReason.TOOL_PENDING and not all(map(is_answer, last.tool_names))
+        if failed or (pending and episode[0] in visible):
             rows.add(episode, -1.0, proof(last, times))
     return rows.frame()

@@ -234,6 +234,9 @@ def test_abandonment() -> None:
     pending = Talk("a").ask("x").act(calls=[call("f", {}, "1")])
     failed = Talk("b").ask("x").use("f", {}, "failed")
     closed, answered, left = Talk("c").ask("x").use("f", {}), base("d"), base("e").ask("hm")
-    found = made(pending, failed, closed, answered, left)
+    ended = [
+        Talk(name).ask("x").act(calls=[call(name, {}, "1")]) for name in ("final_result", "submit", "attemptCompletion")
+    ]
+    found = made(pending, failed, closed, answered, left, *ended)
     names = dict(found.episodes.select("episode_id", "conversation_id").iter_rows())
     assert sorted(names[e] for e in abandon(*found)["episode_id"]) == ["a", "b"]
