@@ -307,9 +307,9 @@ def test_the_page_of_a_round_that_was_rolled_back_shows_it(project: Project) -> 
     evaluated(project, 1, row(30, 1, 100))
     project.promote(1)
     page = project.registry.folder(1) / "report.html"
-    assert "Round 1 is champion" in page.read_text(encoding="utf-8")
+    assert "Round 1 became champion" in page.read_text(encoding="utf-8")
     project.rollback("base", reason="harm")
-    assert "Round 1 is champion" not in page.read_text(encoding="utf-8")
+    assert "Round 1 became champion" not in page.read_text(encoding="utf-8")
     assert "is rolled back" in page.read_text(encoding="utf-8").lower()
 
 
