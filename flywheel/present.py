@@ -469,7 +469,7 @@ def headline(
     evidence = metric_change(row) if row else "no paired cases"
     if promotion is not None:
         words = decision(promotion)
-        if promotion.decision in {"promoted", "forced"}:  # a page outlives what it tells
+        if promotion.decision in {"promoted", "forced"}:  # a page outlives what it shows
             words = words.replace(" is champion", " became champion", 1)
         sentence = f"{words[0].upper()}{words[1:]}"
         if numbers and promotion.decision in {"promoted", "held"}:

@@ -124,7 +124,10 @@ NUMBERS = "executed_success 54.7% -> 67.2%, +12.5 pp [-2, +27], n 64."
 @pytest.mark.parametrize(
     ("promotion", "headline"),
     [
-        (decided("promoted", Verdict.PROMOTE, 2), ("Promoted", f"Round 2 became champion (PROMOTE): {NUMBERS}", "good")),
+        (
+            decided("promoted", Verdict.PROMOTE, 2),
+            ("Promoted", f"Round 2 became champion (PROMOTE): {NUMBERS}", "good"),
+        ),
         (
             decided("held", Verdict.INCONCLUSIVE),
             ("Inconclusive", f"Round 2 is held (INCONCLUSIVE); round 1 stays champion: {NUMBERS}", "unsure"),

@@ -186,6 +186,17 @@ def _coded(talk: Talk) -> Talk:
     return replace(talk, turns=tuple(turns))
 
 
+def _run(talk: Talk) -> Talk:
+    """Return what happened in a talk whose calls are code: each is one of Python, and the last code is an answer."""
+    acts = [
+        act._replace(calls=tuple(
+            c._replace(name="python", args={"code": f"print(apis.shop.{c.name}(**{c.args}))"}) for c in act.calls
+        ))
+        for act in talk.acts
+    ]  # fmt: skip
+    return replace(talk, turns=(talk.asked, *acts[:-1], _coded(talk).acts[-1]))
+
+
 def _lm_calls(talk: Talk) -> list[Any]:
     return [{"id": debug["litellm_call_id"], "input": {"model": MODEL, "messages": debug["messages"], "seed": 100},
              "output": json.loads(debug["original_response"])} for debug in _debugs(talk)]  # fmt: skip
@@ -367,13 +378,13 @@ def ragas() -> Export:
 
 @export(2, "AgentGym, trajectories")
 def agentgym() -> Export:
-    """ShareGPT's form with an item, a reward and a success; actions are words."""
+    """ShareGPT's form with an item, a reward and a success; actions are code that is run."""
     talks = [_coded(talk) for talk in SERIAL]
     rows = [{"item_id": talk.task, "agent_id": 0, "reward": float(talk.solved), "success": int(talk.solved),
              "experience_time": 3.5, "conversations": [
                  {"from": "human", "loss": None, "value": turn} if isinstance(turn, str) else
                  {"from": "gpt", "loss": True, "value": turn.text} for turn in talk.turns]} for talk in talks]  # fmt: skip
-    return Export({"inference.jsonl": Lines(rows)}, told(talks, Says(task=True, outcomes=solved())))
+    return Export({"inference.jsonl": Lines(rows)}, told([*map(_run, SERIAL)], Says(task=True, outcomes=solved())))
 
 
 @export(2, "browser-use, a history")

@@ -145,11 +145,12 @@ def conversation_of(history: list[Message], user: str | None) -> str:
 
 
 def attempt_of(record: Mapping[str, Any], history: list[Message], source: Source) -> str:
-    """Name an attempt that is one record: by its words and its id and time; without these, by its model and run."""
+    """Name an attempt that is one record: by its words and its id and time; without these, by who acted in which run."""
     named: list[Any] = [ident(record[name]) for name in _ATTEMPT if record.get(name) is not None]
     named += [source["ts"].isoformat()] if source["ts"] else []
     if not named:
         apart = [(name, ident(record[name])) for name in _APART if isinstance(record.get(name), str | int)]
+        apart += [("policy", source["policy"])] if source["policy"] else []
         named = [[source["model"], *apart]] if source["model"] or apart else []
     return "chat-" + content_id("transcript", history, source["user"], source["task_key"], *named)
 

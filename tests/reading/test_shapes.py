@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flywheel.reading.messages import messages
 from flywheel.reading.shapes import (
     about_answer,
     answered,
@@ -19,6 +20,7 @@ from flywheel.reading.shapes import (
 )
 from flywheel.reading.shapes.chats import chat
 from flywheel.reading.shapes.items import item_messages
+from flywheel.reading.shapes.written import with_written_calls
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 USER = {"role": "user", "content": "where is order 7?"}
@@ -544,3 +546,45 @@ def test_a_result_behind_a_call_is_one_where_the_agent_goes_on(words: list[str],
     history, _ = chat(spoken)
     assert sum(len(message.get("tool_calls", ())) for message in history) == calls
     assert sum(message["role"] == "tool" for message in history) == calls
+
+
+FUNCTION = "I look.\n\n<function=shell>\n<parameter=command>\nls -la\n</parameter>\n</function>"
+FENCED = "I look.\n\n```bash\nls -la\n```"
+
+
+@pytest.mark.parametrize(
+    ("written", "seen", "gave"),
+    [
+        (FUNCTION, "OBSERVATION:\nshop.py", "shop.py"),  # SWE-smith
+        (FUNCTION, "EXECUTION RESULT of [shell]:\nshop.py", "EXECUTION RESULT of [shell]:\nshop.py"),  # OpenHands
+        (FENCED, "Output:\n```\nshop.py\n```", "shop.py"),  # AppWorld
+        (FENCED.replace("bash", ""), "shop.py\n(Current directory: /shop)\nbash-$", None),  # SWE-agent
+        (FENCED, "The output of the OS:\nshop.py", None),  # AgentBench
+    ],
+)
+def test_commands_in_words_are_calls_where_their_output_is_said_to_be_one(
+    written: str, seen: str, gave: str | None
+) -> None:
+    history = messages([
+        {"role": "user", "content": "What is there?"}, {"role": "assistant", "content": written},
+        {"role": "user", "content": seen}, {"role": "assistant", "content": "A file."},
+    ])  # fmt: skip
+    _, act, result, answer = with_written_calls(history)
+    assert act["content"] == "I look."
+    assert act["tool_calls"][0]["arguments"] == {"command": "ls -la"}
+    assert (result["role"], result["content"]) == ("tool", seen if gave is None else gave)
+    assert answer == {"role": "assistant", "content": "A file."}
+
+
+@pytest.mark.parametrize(
+    ("written", "reply"),
+    [
+        (FENCED, "thanks, and now for the other folder"),  # a person answers
+        ("```yaml\na: 1\n```", "Output:\n```\n1\n```"),  # nothing ran it
+        (f"{FUNCTION}\n{FUNCTION}", "OBSERVATION:\nshop.py"),  # which of the two?
+    ],
+)
+def test_code_in_words_that_nobody_ran_stays_words(written: str, reply: str) -> None:
+    history = messages([{"role": "user", "content": "a"}, {"role": "assistant", "content": written},
+                        {"role": "user", "content": reply}, {"role": "assistant", "content": "b"}])  # fmt: skip
+    assert with_written_calls(history) is history

@@ -20,8 +20,10 @@ from flywheel.reading.shapes.places import shown_path
 from flywheel.reading.values import as_dict, as_list, embedded, words_of
 
 _TOKEN = re.compile(r"\w{3,}")
-_MARK = re.compile(  # of a call within words
-    r"</?[\w|]+>|```\w*|\"\w+\"\s*:|^[ \t]*(?:action(?:[ _]?input)?|observation)\s?\d*:", re.IGNORECASE | re.MULTILINE
+_MARK = re.compile(  # of a call, or of what it gave, within words
+    r"</?[\w|]+(?:=[\w.:/-]+)?>|```\w*|\"\w+\"\s*:"
+    r"|^[ \t]*(?:action(?:[ _]?input)?|observation|(?:(?:tool|function|action|execution) )?(?:result|output))\s?\d*:",
+    re.IGNORECASE | re.MULTILINE,
 )
 _SHOWN = re.compile(r"[\s\[]*(?:\w{1,40}Block|\w{0,40}(?:ToolCall|FunctionCall)\w{0,40})\(\w+=")
 _SAID = {

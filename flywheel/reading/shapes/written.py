@@ -24,6 +24,9 @@ _SEEN = re.compile(
     r"|(?:tool|function|action|execution) response)\s*\d*\s*:\s*",
     re.IGNORECASE,
 )
+# How OpenHands and AgentBench begin what a tool gave, and how SWE-agent's shell ends it.
+_SHOWN = re.compile(r"EXECUTION RESULT of \[[^\]\n]{1,64}\]:|The output of the OS:")
+_PROMPT = "bash-$"
 _NAME = r"[\w.:/-]{1,64}"
 _ACTION = r"^[ \t]*action\s?\d*:[ \t]*"
 _WITH_INPUT = re.compile(
@@ -37,6 +40,13 @@ _WORDS = re.compile(rf"{_ACTION}(\S.*)\Z", _ANY)
 _CLOSED = re.compile(r"</([a-z_]{2,32})>\s*\Z", re.IGNORECASE)
 _SPOKEN_TAGS = {"answer", "final", "final_answer", "think", "thought", "thinking", "response", "reasoning", "plan"}
 _FENCE = "```"
+_RUN = re.compile(r"(\w*)[ \t]*\n(.*)\Z", re.DOTALL)  # a fence's language and its code
+_FENCED = re.compile(r"\A```\w*[ \t]*\n(.*?)\n?```\s*\Z", re.DOTALL)
+_SHELLS = {"", "bash", "sh", "shell", "zsh", "console"}
+_CODE = {**dict.fromkeys(_SHELLS, ("bash", "command")), **dict.fromkeys(("python", "py"), ("python", "code")),
+         "sql": ("sql", "query")}  # fmt: skip
+_FUNCTION = re.compile(rf"<function=({_NAME})>(.*?)(?:</function>\s*(?:</tool_call>\s*)?)?\Z", re.DOTALL)
+_PARAMETER = re.compile(r"<parameter=([^>\n]{1,64})>\n?(.*?)\n?</parameter>", re.DOTALL)
 _LONGEST_END = 80  # characters of a closing tag and what is behind it
 _GIVEN_INPUT = re.compile(r"^[ \t]*action[ _]?input\s?\d*:", _ANY)
 _APPENDED = re.compile(r"^[ \t]*observation\s?\d*:", _ANY)
@@ -120,7 +130,9 @@ def _observed(message: Message) -> str | None:
     if message["role"] == "tool":
         return content
     mark = _SEEN.match(content) if message["role"] != "assistant" else None
-    return content[mark.end() :] if mark else None
+    if mark is None and message["role"] == "user" and (_SHOWN.match(content) or content.rstrip().endswith(_PROMPT)):
+        return content
+    return _FENCED.sub(r"\1", content[mark.end() :]) if mark else None
 
 
 def _called(history: Sequence[Message], seen: dict[int, str], calls: dict[int, Written]) -> list[Message]:
@@ -211,6 +223,25 @@ def _tagged(content: str) -> Written | None:
     return words, _given(tag, rest[: rest.rindex("</")])
 
 
+def _function(content: str) -> Written | None:
+    """`<function=search><parameter=query>...</parameter></function>` at the end, as OpenHands and SWE-smith have it."""
+    match = _FUNCTION.search(content) if content.count("<function=") == 1 else None
+    if match is None:
+        return None
+    words = content[: match.start()].removesuffix("<tool_call>\n")
+    return words, {"name": match[1], "arguments": dict(_PARAMETER.findall(match[2]))}
+
+
+def _run(content: str) -> Written | None:
+    """A command or code in a fence at the end, which the program ran."""
+    words, written = _fenced(content)
+    match = _RUN.match(written) if content.rstrip().endswith(_FENCE) else None
+    if match is None or match[1].lower() not in _CODE:
+        return None
+    tool, argument = _CODE[match[1].lower()]
+    return words, {"name": tool, "arguments": {argument: match[2].strip()}}
+
+
 def _worded(content: str) -> Written | None:
     """`Action: ` and words: the argument of one tool, as in a trajectory of actions."""
     match = _WORDS.search(content)
@@ -219,5 +250,7 @@ def _worded(content: str) -> Written | None:
     return content[: match.start()], called(match[1].strip())
 
 
-_ALONE: tuple[Grammar, ...] = (_with_input, _object, _tagged, _worded)  # which tell a message by itself
-_GRAMMARS: tuple[Grammar, ...] = (_with_input, _bracketed, _python, _paired, _object, _tagged, _worded)
+_ALONE: tuple[Grammar, ...] = (_with_input, _object, _function, _tagged, _worded)  # which tell a message by itself
+_GRAMMARS: tuple[Grammar, ...] = (
+    _with_input, _bracketed, _python, _paired, _object, _function, _tagged, _run, _worded,
+)  # fmt: skip

@@ -387,7 +387,7 @@ FILES = reader(
     from_path=within_file,
 )  # fmt: skip
 WRITTEN = reader(
-    "written_files", 7, "files that are one chat, whose calls are written in words (ReAct)", sniff=_written_share,
+    "written_files", 8, "files that are one chat, whose calls are written in words (ReAct)", sniff=_written_share,
     read=_of_written, from_path=within_file,
 )  # fmt: skip
 HEARD = reader(

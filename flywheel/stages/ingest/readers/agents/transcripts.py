@@ -198,6 +198,7 @@ def _chat(record: Mapping[str, Any], found: Found, name: str) -> Iterator[Event]
     if history[-1]["role"] == "tool" and (answer := answer_of(around)) and not _is_given(answer, history):
         history.append({"role": "assistant", "content": answer})
     source = _source(found, around)
+    source["model"] = _model(around) or source["model"]
     started = next((facts[place]["ts"] for place in sorted(facts) if "ts" in facts[place]), source["ts"])
     held = (as_dict(embedded(record.get(place))).get("id") for place in ("info", "trace"))
     named = source["conversation_id"] or (None if name else next(filter(None, map(ident, held)), None))
@@ -206,7 +207,7 @@ def _chat(record: Mapping[str, Any], found: Found, name: str) -> Iterator[Event]
         messages=history,
         task=source["task_key"] or _task(around),
         policy=source["policy"],
-        model=_model(around) or source["model"],
+        model=source["model"],
         facts=facts,
         tools=schemas(around.get("tools") or around.get("functions") or around.get("function")),
         started=started,
@@ -362,7 +363,7 @@ def _sniff(sample: Sample) -> float:
 
 READER = reader(
     "transcripts",
-    15,
+    16,
     "chats of any program, one a record",
     sniff=_sniff,
     needs=_is_any,

@@ -137,3 +137,12 @@ def test_an_image_next_to_a_result_in_words_is_not_lost(write: Write, take: Take
     kinds = taken.events.sort("seq")["kind"].to_list()
     assert kinds == ["request", "model_call", "tool_result", "request", "model_call"]
     assert "image" in str(taken.payloads())
+
+
+@pytest.mark.parametrize("name", ["model", "model_name", "policy", "run_id", "seed"])
+def test_equal_words_of_two_models_or_runs_are_two_attempts(name: str, write: Write, take: Take) -> None:
+    rows = [{"instance_id": "shop-7", "trajectory": TALK, "resolved": n == 1, name: f"acme-{n}"} for n in range(2)]
+    events = take(write("a.jsonl", rows), cfg=COUNTING).events
+    assert events["conversation_id"].n_unique() == 2
+    outcomes = events.filter(kind="outcome")
+    assert sorted(outcomes["conversation_id"].value_counts()["count"]) == [1, 1]
