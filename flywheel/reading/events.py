@@ -45,6 +45,7 @@ _TASK = (
 _SUITE = ("suite_name", "suite", "task_suite", "benchmark", "benchmark_name", "dataset", "dataset_name", "domain")
 _BARE = re.compile(r"(?:[A-Za-z]+[ _-]?){0,3}\d{1,6}")
 _BESIDE_A_PROBLEM = {"resolved", "is_resolved", "exit_status", "model_patch"}  # there, an instance is a problem
+_ISSUE = re.compile(r"[\w.-]{1,80}__[\w.-]{1,80}-\d{1,8}\Z")  # django__django-11099
 _TIME = (
     "timestamp", "ts", "created_at", "createdAt", "created", "start_time", "startTime", "time", "datetime_utc",
     "logging_time", "processed_time",
@@ -86,8 +87,8 @@ def source_of(*places: Mapping[str, Any]) -> Source:
         columns |= {meaning: value for meaning, (_, value) in ranked.items()}
         if "conversation_id" not in columns or "ts" not in columns:
             columns = {**_by_words(place), **columns}
-        if "task_key" not in columns and not _BESIDE_A_PROBLEM.isdisjoint(place) and place.get("instance_id"):
-            columns["task_key"] = place["instance_id"]
+        if "task_key" not in columns and (instance := place.get("instance_id")) and _is_problem(instance, place):
+            columns["task_key"] = instance
     return {
         "conversation_id": ident(columns.get("conversation_id")),
         "user": ident(as_dict(columns.get("user")).get("id")) or ident(columns.get("user")),
@@ -96,6 +97,11 @@ def source_of(*places: Mapping[str, Any]) -> Source:
         "ts": when(columns.get("ts")) or _on_day(columns.get("ts"), places),
         "model": text(columns.get("model")),
     }
+
+
+def _is_problem(instance: Any, place: Mapping[str, Any]) -> bool:
+    """Whether an instance is a problem to be solved, and not a machine: one of SWE-bench has the form of its names."""
+    return not _BESIDE_A_PROBLEM.isdisjoint(place) or (isinstance(instance, str) and bool(_ISSUE.match(instance)))
 
 
 def _by_words(place: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,7 +151,7 @@ def conversation_of(history: list[Message], user: str | None) -> str:
 
 
 def attempt_of(record: Mapping[str, Any], history: list[Message], source: Source) -> str:
-    """Name an attempt that is one record: by its words and its id and time; without these, by who acted in which run."""
+    """Name an attempt that is one record: by its words, its id and time; without these, by who acted in which run."""
     named: list[Any] = [ident(record[name]) for name in _ATTEMPT if record.get(name) is not None]
     named += [source["ts"].isoformat()] if source["ts"] else []
     if not named:

@@ -20,7 +20,7 @@ from flywheel.reading.shapes import (
 )
 from flywheel.reading.shapes.chats import chat
 from flywheel.reading.shapes.items import item_messages
-from flywheel.reading.shapes.written import with_written_calls
+from flywheel.reading.shapes.written import as_written, with_written_calls
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 USER = {"role": "user", "content": "where is order 7?"}
@@ -588,3 +588,14 @@ def test_code_in_words_that_nobody_ran_stays_words(written: str, reply: str) -> 
     history = messages([{"role": "user", "content": "a"}, {"role": "assistant", "content": written},
                         {"role": "user", "content": reply}, {"role": "assistant", "content": "b"}])  # fmt: skip
     assert with_written_calls(history) is history
+
+
+def test_what_a_browsing_agent_tells_in_the_end_is_no_call() -> None:
+    history = messages([
+        {"role": "user", "content": "Where is order 7?"}, {"role": "assistant", "content": "Action: Click [3]"},
+        {"role": "user", "content": "Observation: it has shipped"},
+        {"role": "assistant", "content": "Thought: I know it.\n\nAction: ANSWER; It has shipped."},
+    ])  # fmt: skip
+    acts = [m for m in with_written_calls(history) if m["role"] == "assistant"]
+    assert [len(act.get("tool_calls", ())) for act in acts] == [1, 0]
+    assert "tool_calls" not in as_written(history[-1], 3)

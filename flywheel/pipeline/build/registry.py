@@ -107,7 +107,7 @@ _ADVANTAGE = {"credit", "omega", "discount"}
 STAGES: tuple[Stage, ...] = (
     Stage("links", ("events",), ("links", "policies"), "all", "links",
           lambda c: {"build": _built(c), "trust": _trust(c, "policies")},
-          columns={"events": LINK_COLUMNS}, version=5),
+          columns={"events": LINK_COLUMNS}, version=6),
     Stage("episodes", ("events", "links", "policies"), ("episodes", "steps"), "conversation", "episodes",
           lambda c: {"build": _built(c), "episodes": c.episodes.model_dump(), "trust": _trust(c, "policies")},
           version=19),
@@ -116,7 +116,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("opinions", ("events", "links", "episodes", "steps"), ("opinions", "corrections"), "conversation", "opinions",
           lambda c: {"build": _built(c), "rewards": c.rewards.model_dump(include=_FINDING),
                      "trust": _trust(c, "outcomes", "audits", "feedback")},
-          lambda c: ("rewards", c.rewards.signals), version=11),
+          lambda c: ("rewards", c.rewards.signals), version=12),
     Stage("crowds", ("tasks", "episodes", "steps", "opinions"), ("crowds",), "all", "crowds", lambda _: {},
           columns=_CROWD_COLUMNS, pieced=True),
     Stage("rewards", ("tasks", "episodes", "steps", "opinions", "crowds"), ("rewards",), "task", "rewards",

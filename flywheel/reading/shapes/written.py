@@ -37,6 +37,7 @@ _PARENTHESES = re.compile(rf"{_ACTION}({_NAME}\(.*\))\s*\Z", _ANY)
 _PAIRS = re.compile(rf"{_ACTION}({_NAME})[ \t]*\|[ \t]*(\w+=.*)\Z", _ANY)
 _INTRODUCED = re.compile(rf"{_ACTION}\s*\Z", _ANY)
 _WORDS = re.compile(rf"{_ACTION}(\S.*)\Z", _ANY)
+_ANSWERED = re.compile(r"[`*]*answer[`*]*\s*[;:]", re.IGNORECASE)  # WebVoyager's last action is what it tells its user
 _CLOSED = re.compile(r"</([a-z_]{2,32})>\s*\Z", re.IGNORECASE)
 _SPOKEN_TAGS = {"answer", "final", "final_answer", "think", "thought", "thinking", "response", "reasoning", "plan"}
 _FENCE = "```"
@@ -245,7 +246,7 @@ def _run(content: str) -> Written | None:
 def _worded(content: str) -> Written | None:
     """`Action: ` and words: the argument of one tool, as in a trajectory of actions."""
     match = _WORDS.search(content)
-    if match is None or _INPUT.search(match[1]):
+    if match is None or _INPUT.search(match[1]) or _ANSWERED.match(match[1]):
         return None
     return content[: match.start()], called(match[1].strip())
 

@@ -1,10 +1,11 @@
-"""What a result next to transcripts is about, where no id of a conversation shows it: by names of files and folders.
+"""What a result next to transcripts is about, where no id of a conversation shows it: by names of files, and by tasks.
 
-In: the files in which conversations were recorded, and the file of a result with the id that it names. Out: the
-conversations that fit. In this order, the first that finds any: files or folders named by the id, in or below the
-folder of the result, or next to that folder; files with the result's own name (`a.result.json` of `a.jsonl`); all
-files of the folder; all files below it. The last three only where the file has one result. More than one conversation
-is ambiguous, unless one contains the others.
+In: the files in which conversations were recorded, with their tasks, and the file of a result with the id and the task
+that it names. Out: the conversations that fit. In this order, the first that finds any: files or folders named by the
+id, in or below the folder of the result, or next to that folder; files with the result's own name (`a.result.json` of
+`a.jsonl`); all files of the folder; all files below it. The last three only where the file has one result. Where this
+finds none or several: those at the task of the result. More than one conversation is ambiguous, unless one contains the
+others.
 """
 
 from __future__ import annotations
@@ -25,9 +26,15 @@ class Beside:
     Args:
         recorded: file and conversation of every event that is part of one.
         results: file and target of every result.
+        tasks: task and conversation of every event whose log names its task.
     """
 
-    def __init__(self, recorded: Iterable[tuple[str, str]], results: Iterable[tuple[str, str]]) -> None:
+    def __init__(
+        self,
+        recorded: Iterable[tuple[str, str]],
+        results: Iterable[tuple[str, str]],
+        tasks: Iterable[tuple[str, str]] = (),
+    ) -> None:
         self._conversations: dict[str, set[str]] = defaultdict(set)
         self._in: dict[PurePosixPath, set[str]] = defaultdict(set)
         self._below: dict[PurePosixPath, set[str]] = defaultdict(set)
@@ -37,13 +44,30 @@ class Beside:
             self._in[path.parent].add(file)
             for folder in path.parents:
                 self._below[folder].add(file)
+        self._at: dict[str, set[str]] = defaultdict(set)
+        for task, conversation in tasks:
+            self._at[task].add(conversation)
+        self._files: dict[str, set[str]] = defaultdict(set)
+        for file, conversations in self._conversations.items():
+            for conversation in conversations if self._at else ():
+                self._files[conversation].add(file)
         self._single = {file for file, count in Counter(file for file, _ in set(results)).items() if count == 1}
 
-    def conversations(self, file: str, target: str) -> set[str]:
+    def conversations(self, file: str, target: str, task: str | None = None) -> set[str]:
         """Return the conversations that a result is about."""
-        name = target.partition(":")[2]
-        files = next((found for rule in self._rules(file, name) if (found := rule())), set())
-        return {conversation for one in files for conversation in self._conversations[one]}
+        named = {conversation for one in self.files(file, target) for conversation in self._conversations[one]}
+        if len(named) == 1:
+            return named
+        own, folder = {task, target.partition(":")[2]}, PurePosixPath(_slashed(file)).parent
+        at = {conversation for one in own if one for conversation in self._at.get(one, ())}
+        at = {conversation for conversation in at if self._is_near(conversation, file, folder)}
+        return named & at or named or at
+
+    def _is_near(self, conversation: str, file: str, folder: PurePosixPath) -> bool:
+        """Whether a conversation is in or below a result's folder, or next to one that is for results by its name."""
+        around = folder.parent if _is_for_results(folder.name) else folder
+        others = self._files.get(conversation, set()) - {file}
+        return any(around in PurePosixPath(_slashed(one)).parents for one in others)
 
     def files(self, file: str, target: str) -> set[str]:
         """Return the files that a result is about."""
@@ -65,6 +89,10 @@ class Beside:
 
 _PLAIN = {"metadata", "meta", "result", "results", "outcome", "summary", "info", "report", "run", "run_metadata",
           "score", "scores", "reward", "eval", "evaluation", "config", "settings", "params"}  # fmt: skip
+
+
+def _is_for_results(folder: str) -> bool:
+    return bool({folder.lower(), folder.lower().removesuffix("s")} & _PLAIN)
 
 
 def names_of(target: str) -> list[str]:

@@ -30,6 +30,7 @@ class _Feedback(NamedTuple):
     conversation_id: str
     target: str
     source_file: str
+    task_key: str | None
 
 
 def build_links(events: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
@@ -98,7 +99,14 @@ def _beside(events: pl.DataFrame, aimed: pl.DataFrame, homes: Mapping[str, tuple
     if results.is_empty():
         return None
     recorded = events.select("source_file", "conversation_id").unique().iter_rows()
-    return Beside(((file, _home(conversation, homes)) for file, conversation in recorded), results.iter_rows())
+    named = results["target"].str.slice(len(PLACE) + 1)
+    wanted = pl.concat([named, aimed["task_key"].drop_nulls()]).unique()
+    tasks = events.filter(pl.col("task_key").is_in(wanted.implode())).select("task_key", "conversation_id").unique()
+    return Beside(
+        ((file, _home(conversation, homes)) for file, conversation in recorded),
+        results.iter_rows(),
+        ((task, _home(conversation, homes)) for task, conversation in tasks.iter_rows()),
+    )
 
 
 _REPEATING = ("claude_code",)  # formats whose resumed sessions begin with the lines of the ones before
@@ -200,7 +208,7 @@ def _link_of(
         if (known_home := _home(name, homes)) in talks
     }.union(*(known.get(target, ()) for target in targets))
     if by_place and not fits and beside is not None:
-        fits = beside.conversations(feedback.source_file, feedback.target)
+        fits = beside.conversations(feedback.source_file, feedback.target, feedback.task_key)
     fits = _outermost(fits)
     state = "pending" if not fits else "joined" if len(fits) == 1 else "ambiguous"
     home = next(iter(fits)) if state == "joined" else None

@@ -6,7 +6,8 @@ In: episodes, steps, events. Out: rows of `Reward`, one signal a function (see `
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import orjson
 import polars as pl
@@ -25,19 +26,21 @@ OUTPUT_PRICE = 4.0  # price of an output token in input tokens, where the log ha
 def outcome(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
     """Recorded results (rewards, tests, checks): the latest value of each name, scaled from its range to [-1, 1].
 
-    Of values that add up (what single steps have earned) it is their sum.
+    Of values that add up (what single steps have earned) it is their sum; of several that nothing puts in order (the
+    verdicts of several judges) their mean.
 
     Best and worst value are those of `[rewards.score_names]`, else of the record, else 1 and 0. What lies between is a
     grade, unless `[rewards.success_at]` has the value from which on it is a success.
     """
     del steps
-    return _latest(SignalRows("outcome", "verifier", "outcome"), events_by_episode(episodes, events, "outcome"), cfg)
+    rows = SignalRows("outcome", "verifier", "outcome", version=2)
+    return _latest(rows, events_by_episode(episodes, events, "outcome"), cfg)
 
 
 def claim(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
     """Results stated by a source that `[trust]` does not let state outcomes: worth what known outcomes show."""
     del steps
-    return _latest(SignalRows("claim", CLAIMS), events_by_episode(episodes, events, CLAIMS), cfg)
+    return _latest(SignalRows("claim", CLAIMS, version=2), events_by_episode(episodes, events, CLAIMS), cfg)
 
 
 def _latest(rows: SignalRows, by_episode: Mapping[EpisodeKey, list[Evidence]], cfg: RewardsConfig) -> pl.DataFrame:
@@ -46,22 +49,37 @@ def _latest(rows: SignalRows, by_episode: Mapping[EpisodeKey, list[Evidence]], c
         shown: dict[str, list[Evidence]] = {}
         for event in outcomes:
             name = str(event.payload.get("name"))
-            if not _adds(event):
+            if not _adds(event) and not _is_beside(event, shown.get(name, [])):
                 shown[name] = []
             shown.setdefault(name, []).append(event)
         for name, events in sorted(shown.items()):
-            payload = events[-1].payload
-            if _adds(events[-1]):
-                payload = {**payload, "value": sum(event.payload["value"] for event in events if _adds(event))}
-            ends = cfg.score_names.get(plain_name(name), ())
-            score = scaled(payload, ends=ends)
-            if score is not None and plain_name(name) in thresholds:
-                value, least = payload["value"], thresholds[plain_name(name)]
-                reached = value <= least if ends and ends[0] > ends[1] else value >= least
-                score = 1.0 if reached else -1.0
-            if score is not None:
-                rows.add(episode, score, events)
+            scores = [_score(name, payload, cfg, thresholds) for payload in _stated(events)]
+            given = [score for score in scores if score is not None]
+            if given:
+                rows.add(episode, sum(given) / len(given), events)
     return rows.frame()
+
+
+def _stated(events: Sequence[Evidence]) -> list[Mapping[str, Any]]:
+    """Return what events of one name state: a sum where they add up, else each of them."""
+    if not _adds(events[-1]):
+        return [event.payload for event in events]
+    return [{**events[-1].payload, "value": sum(event.payload["value"] for event in events if _adds(event))}]
+
+
+def _score(name: str, payload: Mapping[str, Any], cfg: RewardsConfig, thresholds: Mapping[str, float]) -> float | None:
+    ends = cfg.score_names.get(plain_name(name), ())
+    score = scaled(payload, ends=ends)
+    if score is None or plain_name(name) not in thresholds:
+        return score
+    value, least = payload["value"], thresholds[plain_name(name)]
+    reached = value <= least if ends and ends[0] > ends[1] else value >= least
+    return 1.0 if reached else -1.0
+
+
+def _is_beside(event: Evidence, others: Sequence[Evidence]) -> bool:
+    """Whether an outcome was stated at the time of others: nothing shows which of them is the last word."""
+    return bool(others) and not _adds(others[-1]) and (others[-1].ts, others[-1].seq) == (event.ts, event.seq)
 
 
 def _adds(event: Evidence) -> bool:

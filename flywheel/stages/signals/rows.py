@@ -144,11 +144,12 @@ class ReactionRows:
 
 
 class Evidence(NamedTuple):
-    """A piece of evidence: an event, when it came, and what it carries."""
+    """A piece of evidence: an event, when it came, what it carries, and its place among those of its time."""
 
     event_id: str
     ts: datetime | None = None
     payload: Mapping[str, Any] = {}
+    seq: int = 0
 
 
 @cached_by_identity
@@ -162,12 +163,12 @@ def events_by_episode(
         .unique(["conversation_id", "event_id"])
         .join(episodes.select("conversation_id", "episode_id", "task_id"), on="conversation_id")
         .sort("episode_id", "ts", "seq", "event_id", nulls_last=False)
-        .select("episode_id", "task_id", "event_id", "ts", "payload")
+        .select("episode_id", "task_id", "event_id", "ts", "payload", "seq")
     )
-    for episode_id, task_id, event_id, ts, payload in rows.iter_rows():
+    for episode_id, task_id, event_id, ts, payload, seq in rows.iter_rows():
         value = orjson.loads(payload)
         if isinstance(value, dict):
-            by_episode[episode_id, task_id].append(Evidence(event_id, ts, value))
+            by_episode[episode_id, task_id].append(Evidence(event_id, ts, value, seq or 0))
     return dict(by_episode)
 
 

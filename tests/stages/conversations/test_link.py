@@ -156,6 +156,26 @@ def test_ten_times_the_late_feedback_takes_ten_times_as_long() -> None:
     assert seconds(6000) < 40 * min(seconds(600) for _ in range(3))
 
 
+@pytest.mark.parametrize(
+    ("result", "home"),
+    [
+        ("run1/results.json", "own"),
+        ("run1/evaluations/7.json", "own"),  # next to the folder of the talks
+        ("run1/other/7.json", "late"),  # a folder of its own, whatever it is
+        ("run2/results.json", "late"),
+        ("results.json", "late"),  # of both runs: nothing shows which
+    ],
+)
+def test_a_result_finds_the_attempt_at_its_task_nearby(result: str, home: str) -> None:
+    talks = [
+        said(run, task_key=task, source_file=f"{folder}/traces/{task}-{n}.json")
+        for n, (run, folder, task) in enumerate((("own", "run1", "t7"), ("near", "run1", "t8"), ("far", "run3", "t7")))
+    ]
+    late = [judged("beside:t7", "late", task_key="t7", source_file=result, kind="outcome"),
+            judged("beside:t9", "later", source_file=result, kind="outcome")]  # fmt: skip
+    assert homes(frame(*talks, *late))["e3"] == home
+
+
 def test_a_result_that_two_files_have_counts_once() -> None:
     rows = [judged("beside:t1", "c", event_id=f"r{n}", payload='{"value":1}') for n in (2, 1)]
     rows += [judged("beside:t1", "c", event_id="r3", payload='{"value":0}'), judged("trace:t", "c", event_id="r4")]

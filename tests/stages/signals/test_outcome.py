@@ -23,6 +23,19 @@ def test_outcome_takes_the_latest_of_each_name() -> None:
     assert row["arrived"] == talk.rows[4]["ts"]
 
 
+def test_verdicts_that_nothing_puts_in_order_are_one_grade() -> None:
+    """Of three judges of one run, in a file each; the event's hash once decided which of them counted."""
+    for verdicts in ((0, 1, 1), (1, 0, 1), (1, 1, 0)):
+        talk = Talk("a").ask("x").act("y")
+        for number, value in enumerate(verdicts):
+            talk.event("outcome", {"name": "reward", "value": value, "judge": number})
+        for row in talk.rows[2:]:
+            row.update(ts=talk.rows[2]["ts"], seq=0)
+        found = outcome(*made(talk)).row(0, named=True)
+        assert found["score"] == pytest.approx(1 / 3)
+        assert len(found["evidence"]) == 3
+
+
 def test_what_steps_have_earned_adds_up() -> None:
     earned = ({"name": "reward", "value": value, "scale": [0, 4], "adds": True} for value in (1.0, -1.0, 3.0))
     talk = Talk("a").ask("x").act("y")

@@ -13,6 +13,7 @@ from typing import Any
 from flywheel.reading.events import Event, acted, attempt_of, source_of
 from flywheel.reading.feedback import judgements
 from flywheel.reading.messages import Message, messages, name_results, tool_schemas
+from flywheel.reading.outcomes import results
 from flywheel.reading.pairs import Pair, ends_answered, pair_of
 from flywheel.reading.reader import reader
 from flywheel.reading.shapes.heard import people_in
@@ -59,7 +60,11 @@ def _pair(record: Any) -> Pair:
 
 
 def _failed(record: Mapping[str, Any]) -> bool:
-    return bool(record.get("error")) or ("response" in record and not ends_answered(record))
+    """Whether a record is a call without an answer, and not a run with an error: one has a task, a reward or an end."""
+    if record.get("error"):
+        ended = any("success" not in result.name for result in results(record))  # that is also said of a call
+        return not (ends_answered(record) or source_of(record)["task_key"] or ended)
+    return "response" in record and not ends_answered(record)
 
 
 def _is_pair(record: Any) -> bool:

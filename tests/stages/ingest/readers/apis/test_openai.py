@@ -115,6 +115,15 @@ def test_a_transcript_is_an_attempt_of_its_own() -> None:
     assert read(other)[0]["conversation_id"] != events[0]["conversation_id"]
 
 
+def test_a_run_that_an_error_ended_keeps_what_was_done() -> None:
+    """A record of a run has messages and an error like a call that failed: its task or its reward tells them apart."""
+    messages = [*PAIR["request"]["messages"][:1], {"role": "assistant", "content": "I look."},
+                {"role": "user", "content": "Thanks."}]  # fmt: skip
+    for fields, acts in (({"task_id": "t7"}, 1), ({"reward_info": {"reward": 0.0}}, 1), ({"success": False}, 0)):
+        events = read({"messages": messages, "error": "timeout", **fields})
+        assert sum(event["kind"] == "model_call" for event in events) == acts, fields
+
+
 def test_a_failed_call_leaves_what_was_asked() -> None:
     (event,) = read({"request": PAIR["request"], "response": None, "error": {"message": "rate limit"}})
     assert (event["kind"], event["payload"]["tags"]) == ("request", ["call_failed"])
