@@ -35,7 +35,7 @@ _USER = (
     "tenant",
     "tenant_id",
 )
-_POLICY = ("policy", "release", "policy_version", "agent_version", "model_version")
+_POLICY = ("policy", "release", "policy_version", "agent_version", "model_version", "pipeline_name")  # AgentDojo's
 _TASK = (
     "task_key", "task_id", "dataset_item_id", "example_id", "scenario_id", "problem_id", "question_id",
     "weave_task_id", "user_task_id", "taskKey", "taskId", "datasetItemId", "exampleId", "scenarioId", "problemId",

@@ -5,7 +5,9 @@ In: an `Opinion`, or a record with fields for its own quality. Out: payloads and
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from flywheel.reading.events import Event, Source
@@ -108,7 +110,32 @@ _TESTED = {"actual_output", "actualOutput"}  # what a test got, next to what it 
 _OUTCOMES = ("reward", "outcome")  # of a call as well
 _OPINIONS = ("feedback", "score", "rating", "thumbs")
 _ANSWERED = ("response", "completion", "choices")
+_RATES = frozenset({
+    "thumb", "thumbs", "rating", "ratings", "rate", "star", "stars", "csat", "nps", "like", "liked", "dislike",
+    "disliked", "helpful", "unhelpful", "helpfulness", "satisfaction", "satisfied", "happy",
+})  # fmt: skip
+_RATES_WITH_A_PERSON = frozenset({"score", "scores", "feedback", "vote", "reaction", "evaluation"})
+_PERSONS = frozenset(
+    {"user", "users", "human", "customer", "client", "end", "enduser", "visitor", "member", "explicit"}
+)
+_FILLS = frozenset({
+    "up", "down", "is", "was", "the", "answer", "response", "message", "chat", "conversation", "session", "ticket",
+    "reply", "overall", "quality", "five", "5", "1", "to", "value", "and", "or", "explicit", "count", "emoji", "binary",
+})  # fmt: skip
 JUDGING = frozenset({*_OUTCOMES, *_OPINIONS, *RESULTS})
+
+
+def is_rating(name: str) -> bool:
+    """Return whether a feedback's plain name is a rating: its words are known and one of them rates.
+
+    `score` and `feedback` rate alone or with a person (`user_score`), not with a measure (`bleu_score`).
+    """
+    words = frozenset(name.split("_"))
+    if not words <= _RATES | _RATES_WITH_A_PERSON | _PERSONS | _FILLS:
+        return False
+    return (
+        bool(words & _RATES) or name in {"score", "feedback"} or bool(words & _RATES_WITH_A_PERSON and words & _PERSONS)
+    )
 
 
 def judgements(
@@ -130,6 +157,7 @@ def judgements(
     is_run = is_whole and source.get("task_key") is not None and source.get("user") is None and "object" not in record
     scored = is_run and 0 <= (number(record.get("score")) or 0) <= 1
     opinions = [name for name in _OPINIONS if name != "score" or not scored]
+    opinions += [name for name in record if is_whole and name not in JUDGING and is_rating(_spelt(name))]
     aim = f"response:{target}" if target else None
     for name in opinions:
         for item in as_list(record.get(name)) or [record.get(name)]:
@@ -141,6 +169,12 @@ def judgements(
     given = {} if own or not is_whole else _ends(as_dict(embedded(record.get("metadata"))), _OPINIONS)
     for name, value in (own or given).items():
         yield outcome(source, name, value, by=_BY_RUN if is_run or of_run else _FIELD, seq=0)
+
+
+@lru_cache(4096)
+def _spelt(name: str) -> str:
+    """Return a field's name in small letters with underscores: `userRating` is `user_rating`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 def _ends(place: Mapping[str, Any], opinions: Collection[str]) -> dict[str, float]:

@@ -7,7 +7,6 @@ time, model and tokens of each. A message that holds an agent's calls together w
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,7 +18,7 @@ from flywheel.reading.shapes.facts import facts_of
 from flywheel.reading.shapes.heard import by_speaker
 from flywheel.reading.shapes.items import IDS
 from flywheel.reading.shapes.notices import NOTICES, is_notice
-from flywheel.reading.shapes.spelling import lowered
+from flywheel.reading.shapes.spelling import OTHERS, SPEAKERS, lowered, renamed
 from flywheel.reading.shapes.steps import RUN_STEP, step_of_smolagents, turns_of_run_step
 from flywheel.reading.shapes.turns import (
     CALL_KINDS,
@@ -36,18 +35,8 @@ from flywheel.reading.shapes.wrapped import unwrapped
 from flywheel.reading.shapes.written import appended
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, text
 
-_SPEAKERS = ("role", "from", "sender", "speaker", "author")
-_WORDS = ("content", "value", "text", "message", "parts")
+_WORDS = ("content", "value", "text", "message", "parts", "body")
 _SAYS = {"content", "text", "message", "toolCalls", "tool_calls"}  # of a message whose speaker is its kind
-_OTHERS = {
-    "you": "user", "me": "user", "gpt": "assistant", "chatgpt": "assistant", "gemini": "assistant",
-    "model": "assistant", "observation": "tool", "function_response": "tool", "function-response": "tool",
-    "tool_results": "tool",
-}  # fmt: skip
-_MODELS = re.compile(  # by whose names a chat may name its agent
-    r"(?:claude|chatgpt|gpt|gemini|copilot|llama|mistral|qwen|deepseek|grok|perplexity)(?:[- ][\w.: -]{0,30})?",
-    re.IGNORECASE,
-)
 _CALLED = ("function_call", "function-call")  # of ShareGPT: a message that is a call as JSON text
 _STEPS = ("step-start", "step-finish")
 _HIDDEN = ("source-url", "source-document", "snapshot", "patch", "toolConfirmationRequest", *_STEPS)
@@ -339,13 +328,8 @@ def _plainly(plain: Mapping[str, Any]) -> list[Turn]:
     named = text(plain.get("role"))
     if named in _CALLED:
         return [_call_in_text(plain.get("content"))]
-    known = _renamed(named or "")
+    known = renamed(named or "")
     return turns_of([{**plain, "role": known} if known else plain])
-
-
-def _renamed(named: str) -> str | None:
-    """Return the role of a speaker whom others do not name so: by a program's word, or as a model."""
-    return _OTHERS.get(named.lower()) or ("assistant" if _MODELS.fullmatch(named) else None)
 
 
 def _plain(item: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -367,9 +351,9 @@ def _plain(item: Mapping[str, Any]) -> Mapping[str, Any]:
     if is_turn(item) and "text" not in item and not isinstance(item.get("message"), str):
         return {**item, "content": [_text_part(p) for p in item["content"]]} if _has_parts(item) else item
     kind = first(item, ("type", "kind", "event"))
-    speaker = next((named for name in _SPEAKERS if (named := text(item.get(name)))), None)
+    speaker = next((named for name in SPEAKERS if (named := text(item.get(name)))), None)
     if speaker is None and isinstance(kind, str) and not _SAYS.isdisjoint(item):
-        speaker = kind if kind in ROLES or kind in _OTHERS or kind in NOTICES else None
+        speaker = kind if kind in ROLES or kind in OTHERS or kind in NOTICES else None
     words = first(item, _WORDS)
     content = text(item.get("system_prompt")) if words is None else words
     return {**item, "role": speaker, "content": content} if speaker else item
@@ -389,7 +373,7 @@ def _speaker(plain: Mapping[str, Any]) -> str | None:
     """Return the role of a message in normal form; '' for a notice."""
     named = text(plain.get("role"))
     if named is not None:
-        role = _renamed(named) or ("assistant" if named in _CALLED else ROLES.get(named.strip().lower()))
+        role = renamed(named) or ("assistant" if named in _CALLED else ROLES.get(named.strip().lower()))
         return "" if named in NOTICES else role
     roles = [turn["role"] for turn in turns_of([plain])] if is_turn(plain) else []
     return next((role for role in ("assistant", "user", *roles) if role in roles), None)

@@ -6,13 +6,38 @@ that most programs use; any other item as it is.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from flywheel.reading.messages import ROLES
 from flywheel.reading.shapes.turns import CALL_KINDS, RESULT_KINDS
-from flywheel.reading.values import as_dict, when
+from flywheel.reading.values import as_dict, text, when
 
+SPEAKERS = ("role", "from", "sender", "speaker", "author")  # fields that name who speaks
+OTHERS = {
+    "you": "user", "me": "user", "gpt": "assistant", "chatgpt": "assistant", "gemini": "assistant",
+    "model": "assistant", "observation": "tool", "function_response": "tool", "function-response": "tool",
+    "tool_results": "tool", "ai_agent": "assistant", "ai agent": "assistant", "ai_assistant": "assistant",
+    "ai assistant": "assistant", "virtual_agent": "assistant", "virtual_assistant": "assistant", "llm": "assistant",
+    "end_user": "user", "end-user": "user", "caller": "user", "visitor": "user",
+}  # fmt: skip
+_MODELS = re.compile(  # by whose names a chat may name its agent
+    r"(?:claude|chatgpt|gpt|gemini|copilot|llama|mistral|qwen|deepseek|grok|perplexity)(?:[- ][\w.: -]{0,30})?",
+    re.IGNORECASE,
+)
 _CALLS = (*CALL_KINDS, *RESULT_KINDS)
+
+
+def renamed(named: str) -> str | None:
+    """Return the role of a speaker whom others do not name so: by a program's word, or as a model."""
+    return OTHERS.get(named.lower()) or ("assistant" if _MODELS.fullmatch(named) else None)
+
+
+def role_of(item: Mapping[str, Any]) -> str | None:
+    """Return the role of who speaks in a message, under whatever field; None where none is known."""
+    named = next((one for name in SPEAKERS if (one := text(item.get(name)))), "")
+    return renamed(named) or ROLES.get(named.strip().lower())
 
 
 def lowered(item: Any) -> Any:

@@ -16,6 +16,7 @@ from flywheel.reading.shapes.actions import is_step
 from flywheel.reading.shapes.acts import call_in, is_act, result_in, said_in
 from flywheel.reading.shapes.entries import OF_WORKFLOW, entry_of, is_named
 from flywheel.reading.shapes.narrated import narrated
+from flywheel.reading.shapes.spelling import role_of
 from flywheel.reading.shapes.spoken import made_between
 from flywheel.reading.shapes.turns import CALL_KINDS, ITEM_KINDS, RESULT_KINDS, is_turn, result_of
 from flywheel.reading.values import as_dict, as_list, embedded, first, present, text
@@ -56,7 +57,8 @@ def unwrapped(item: Any) -> list[Any]:
     item = _by_ids(_with_parts(item))
     if told := narrated(item):
         return told
-    if len(item) > 1 and _WRAPS.isdisjoint(item):
+    plain = {name for name in ("author", "message") if isinstance(embedded(item.get(name)), str)}
+    if len(item) > 1 and _WRAPS.isdisjoint(item.keys() - plain):
         return list(_answered_calls(item)) or [_with_call(item)]
     is_row = isinstance(item.get("parts"), str)
     if "role" in item and not (is_row or _HELD & item.keys()):
@@ -129,7 +131,7 @@ def _acted(item: Item) -> Iterator[Item]:
 
 def _with_call(item: Item) -> Item:
     """Return a message of the agent with the call next to its words among its calls; another as it is."""
-    if ROLES.get(str(item.get("role")).lower()) != "assistant" or item.get("tool_calls"):
+    if role_of(item) != "assistant" or item.get("tool_calls"):
         return item
     made = next((held for name in _BESIDE if isinstance(held := item.get(name), dict) and call_in(held)), None)
     return item if made is None else {**item, "tool_calls": [call_in(made)]}
@@ -137,7 +139,7 @@ def _with_call(item: Item) -> Item:
 
 def _answered_calls(item: Item) -> Iterator[Item]:
     """Yield the calls in a list next to the agent's words, what they gave, and then the words that came of it."""
-    if ROLES.get(str(item.get("role")).lower()) != "assistant" or item.get("tool_calls"):
+    if role_of(item) != "assistant" or item.get("tool_calls"):
         return
     name = next(
         (name for name, held in item.items() if isinstance(held, list) and held and all(map(_called, held))), ""

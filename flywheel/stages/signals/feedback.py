@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from flywheel.config import RewardsConfig
+from flywheel.reading.feedback import is_rating
 from flywheel.stages.signals.dialogue import EpisodeKey, user_turns
 from flywheel.stages.signals.evidence import Targets, by_episode
 from flywheel.stages.signals.lexicon import expresses, fold
 from flywheel.stages.signals.likeness import edit_share
-from flywheel.stages.signals.ratings import is_rating
 from flywheel.stages.signals.rows import ReactionRows, SignalRows, human_feedback
 
 if TYPE_CHECKING:

@@ -11,24 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.config import RewardsConfig
 from flywheel.config.rewards import ScoreNames
+from flywheel.reading.feedback import is_rating
 from flywheel.stages.signals.evidence import Targets
 from flywheel.stages.signals.rows import Evidence, SignalRows, human_feedback, scaled
 
 if TYPE_CHECKING:
     import polars as pl
 
-_RATES = frozenset({
-    "thumb", "thumbs", "rating", "ratings", "rate", "star", "stars", "csat", "nps", "like", "liked", "dislike",
-    "disliked", "helpful", "unhelpful", "helpfulness", "satisfaction", "satisfied", "happy",
-})  # fmt: skip
-_RATES_WITH_A_PERSON = frozenset({"score", "scores", "feedback", "vote", "reaction", "evaluation"})
-_PERSONS = frozenset(
-    {"user", "users", "human", "customer", "client", "end", "enduser", "visitor", "member", "explicit"}
-)
-_FILLS = frozenset({
-    "up", "down", "is", "was", "the", "answer", "response", "message", "chat", "conversation", "session", "ticket",
-    "reply", "overall", "quality", "five", "5", "1", "to", "value", "and", "or", "explicit", "count", "emoji", "binary",
-})  # fmt: skip
 # Words of questions that are answered with yes or no. Under any other name a bare 1 may be one star of five.
 _YES_OR_NO = frozenset({
     "thumb", "thumbs", "like", "liked", "helpful", "satisfied", "happy", "up", "is", "was", "vote", "reaction",
@@ -45,19 +34,6 @@ _BAD = {
     "dissatisfied", "\U0001f44e", "\u8e29", "\u4e0d\u6ee1\u610f", "\u5dee\u8bc4",
 }  # fmt: skip
 _AGAINST = frozenset({"thumbs_down", "thumb_down", "dislike", "disliked", "unhelpful", "was_unhelpful"})
-
-
-def is_rating(name: str) -> bool:
-    """Return whether a feedback's plain name is a rating: its words are known and one of them rates.
-
-    `score` and `feedback` rate alone or with a person (`user_score`), not with a measure (`bleu_score`).
-    """
-    words = frozenset(name.split("_"))
-    if not words <= _RATES | _RATES_WITH_A_PERSON | _PERSONS | _FILLS:
-        return False
-    return (
-        bool(words & _RATES) or name in {"score", "feedback"} or bool(words & _RATES_WITH_A_PERSON and words & _PERSONS)
-    )
 
 
 def thumbs(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:

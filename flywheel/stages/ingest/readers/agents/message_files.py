@@ -383,7 +383,7 @@ def _added(record: Any) -> list[Any]:
 
 
 FILES = reader(
-    "message_files", 14, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
+    "message_files", 15, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
     from_path=within_file,
 )  # fmt: skip
 WRITTEN = reader(
@@ -394,4 +394,4 @@ HEARD = reader(
     "heard_files", 1, "files that are one chat of agents by name, as one of them heard it (AutoGen, AG2)",
     sniff=_heard_share, read=_of_heard, from_path=within_file,
 )  # fmt: skip
-ROWS = reader("message_rows", 12, "tables of messages that name their chats", sniff=_rows_share, read=_of_rows)
+ROWS = reader("message_rows", 13, "tables of messages that name their chats", sniff=_rows_share, read=_of_rows)

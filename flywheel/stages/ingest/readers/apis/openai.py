@@ -16,6 +16,7 @@ from flywheel.reading.messages import Message, messages, name_results, tool_sche
 from flywheel.reading.outcomes import results
 from flywheel.reading.pairs import Pair, ends_answered, pair_of
 from flywheel.reading.reader import reader
+from flywheel.reading.shapes.acts import are_made
 from flywheel.reading.shapes.heard import people_in
 from flywheel.reading.shapes.turns import has_untyped_parts
 from flywheel.reading.shapes.whole import all_called, whole
@@ -27,6 +28,7 @@ from flywheel.stages.ingest.readers.apis._dialects.chat import CHAT, choices, co
 from flywheel.stages.ingest.readers.apis._dialects.openai_files import chunk_event, is_preference, preference
 from flywheel.stages.ingest.readers.apis._dialects.which import as_answered
 
+_LISTS = ("tool_calls", "content")  # of a message; other programs list what they made beside its words
 _BLOCKS = ("tool_use", "tool_result", "thinking")
 _UNRENDERED = (("raw_messages", "response"), ("fncall_messages", "fncall_response"))
 _RESPONSES = ("chat.completion", "text_completion")
@@ -98,7 +100,8 @@ def _is_transcript(record: Any) -> bool:
     if not items or not all(isinstance(m, dict) and isinstance(m.get("role"), str) for m in items):
         return False
     parts = (p for m in items for p in as_list(m.get("content")))
-    is_plain = not has_untyped_parts(items) and people_in(items) is None
+    beside = (held for m in items for name, held in m.items() if name not in _LISTS and isinstance(held, list))
+    is_plain = not has_untyped_parts(items) and people_in(items) is None and not any(map(are_made, beside))
     return is_plain and not any(as_dict(p).get("type") in _BLOCKS for p in parts)
 
 

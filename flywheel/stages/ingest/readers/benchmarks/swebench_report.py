@@ -52,7 +52,8 @@ def _is_of_run(fields: set[str]) -> bool:
 
 
 def _is_prediction(record: Mapping[str, Any]) -> bool:
-    one = {"instance_id", "model_patch"} <= set(record) and not {"trajectory", "history", "messages"} & set(record)
+    holds = any(isinstance(held, list | dict) and held for held in record.values())  # a prediction has texts alone
+    one = {"instance_id", "model_patch"} <= set(record) and not holds
     return one or (bool(record) and all("model_patch" in as_dict(v) for v in record.values()))
 
 
@@ -79,5 +80,5 @@ def _ids(record: Mapping[str, Any], fields: tuple[str, ...], *, resolved: bool) 
 
 
 READER = reader(
-    "swebench_report", 2, "reports of the SWE-bench harness", marks=_is_known, read=_read, from_path=_from_path
+    "swebench_report", 3, "reports of the SWE-bench harness", marks=_is_known, read=_read, from_path=_from_path
 )

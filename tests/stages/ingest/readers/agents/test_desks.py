@@ -1,0 +1,50 @@
+"""Chats of a help desk's own program: who speaks under its words, calls beside the words, and what customers thought."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.stages.ingest.conftest import COUNTING
+
+Write = Callable[..., Path]
+Take = Callable[..., Any]
+ACTIONS = [{"tool": "lookup_order", "input": {"id": 7}, "output": {"state": "shipped"}}]
+
+
+@pytest.mark.parametrize(
+    ("who", "what", "agent"),
+    [
+        ("author", "body", "ai_agent"), ("author", "body", "assistant"), ("sender", "text", "bot"),
+        ("role", "content", "assistant"), ("from", "message", "virtual_agent"),
+    ],
+)  # fmt: skip
+def test_actions_beside_the_words_are_calls(who: str, what: str, agent: str, write: Write, take: Take) -> None:
+    messages = [{who: "customer", what: "Where is my order 7?"}, {who: agent, what: "Let me see.", "actions": ACTIONS},
+                {who: agent, what: "It has shipped."}]  # fmt: skip
+    taken = take(write("a.jsonl", [{"ticket_id": "T1", "messages": messages}]), cfg=COUNTING)
+    assert sorted(taken.events["kind"]) == ["model_call"] * 3 + ["request", "tool_result"]
+    assert taken.ignored == {}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        ("csat", 5, 5.0),
+        ("userRating", 2, 2.0),
+        ("customer_satisfaction", {"score": 4, "comment": "ok"}, 4.0),
+        ("thumbs_up", True, 1.0),
+        ("bleu_score", 0.4, None),  # a measure
+        ("stars_of_repository", 900, None),
+    ],
+)
+def test_what_a_customer_thought_of_a_chat_is_feedback(
+    field: str, value: Any, expected: float | None, write: Write, take: Take
+) -> None:
+    talk = [{"role": "user", "content": "Where is my order 7?"}, {"role": "assistant", "content": "It has shipped."}]
+    events = take(write("a.jsonl", [{"chat": "c1", "turns": talk, field: value}]), cfg=COUNTING).events
+    given = [json.loads(payload)["value"] for payload in events.filter(kind="feedback")["payload"]]
+    assert given == ([] if expected is None else [expected])
