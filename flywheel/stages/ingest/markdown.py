@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from flywheel.reading.values import when
-from flywheel.stages.ingest.markdown_calls import FENCE, RULE, Line, acts, trimmed
+from flywheel.stages.ingest.markdown_calls import FENCE, RULE, Line, acts, results_in, trimmed
 
 _Numbered = tuple[int, str]
 
@@ -102,11 +102,19 @@ def without_code(lines: Sequence[str]) -> list[str]:
 def messages(lines: Sequence[_Numbered]) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the messages of a chat, each with the number of its first line."""
     session = next((found[1] for _, line in lines[:_HEADER_LINES] if (found := _SESSION.search(line))), None)
+    waiting: list[tuple[str, str]] = []  # calls that gave nothing yet: their ids and tools
     for n, message in enumerate(_split(lines)):
         row = {"session_id": session + "/side" * message.by.is_side} if session else {}
         row |= _of_speaker(message.by.about)
         if message.by.role == "assistant":
-            yield from _answer(message, row, n)
+            for line, answer in _answer(message, row, n):
+                waiting += [(call["id"], call["name"]) for call in answer.get("tool_calls", ())]
+                waiting = [call for call in waiting if call[0] != answer.get("tool_call_id")]
+                yield line, answer
+        elif waiting and (gave := results_in(message.body)):
+            for (own, tool), result in zip(waiting, gave, strict=False):
+                yield message.line, {**row, "role": "tool", "tool_call_id": own, "name": tool, "content": result}
+            waiting = waiting[len(gave) :]
         elif words := trimmed(message.body):
             yield message.line, {**row, "role": message.by.role, "content": words}
 

@@ -31,7 +31,10 @@ _ATTRIBUTE = re.compile(r'data-tool-(type|name)="([^"]*)"')
 _TOOL_END = re.compile(r"(.*)</tool-use>\s*\Z")
 _THINK = re.compile(r"\s*<think>(?:<details>)?(?:<summary>.*?</summary>)?(.*)\Z")
 _THINK_END = re.compile(r"(.*?)(?:</details>)?</think>\s*\Z")
-_CALLED = re.compile(r"\*\*Tool: (\S{1,80})\*\*\Z")  # OpenCode's
+_CALLED = re.compile(  # OpenCode's, and `**Tool call:** `name`` of other exports
+    r"\*\*Tool: (\S{1,80})\*\*\Z|\*\*Tool (?:call|use):?\*\*:? *`([^`\s]{1,80})`\s*\Z", re.IGNORECASE
+)
+_ANSWERED = re.compile(r"\*\*Tool (?:result|output)s?:?\*\*:?\s*\Z", re.IGNORECASE)
 _PARAMETERS, _RESULTS = ("Parameters:", "**Input:**"), ("Result:", "**Output:**", "**Error:**")
 _MARKS = {*_PARAMETERS, *_RESULTS}
 _TAGS = re.compile(r"</?details>|<summary>.{0,2000}?</summary>")
@@ -81,13 +84,38 @@ def acts(body: Body) -> Iterator[Act]:
             first = _THINK_END.match(thought[1])
             act.thoughts.append(trimmed([(first[1] if first else thought[1], False), *held]))
         elif called:
-            end = next((m for m in range(n + 1, len(body)) if _ends_call(body, m)), len(body))
-            act.calls.append(_of_blocks(called[1], body[n + 1 : end]))
-            n = end
+            n, call = _named(called, body, n)
+            act.calls.append(call)
         else:
             act.said.append(body[n])
             n += 1
     yield act
+
+
+def _named(called: re.Match[str], body: Body, start: int) -> tuple[int, Call]:
+    """Return the line behind a call that a line names, and the call."""
+    if called[1]:
+        end = next((m for m in range(start + 1, len(body)) if _ends_call(body, m)), len(body))
+        return end, _of_blocks(called[1], body[start + 1 : end])
+    end = _behind_block(body, start)
+    shown = _shown(body[start + 1 : end]) if end > start + 1 else ""
+    given = embedded(shown)
+    arguments = given if isinstance(given, dict) else {"input": shown} if shown else {}
+    return end, {"name": called[2], "arguments": arguments, "result": None, "failed": None}
+
+
+def results_in(body: Body) -> list[str]:
+    """Return what the calls before gave, where a part of the user's is nothing else: each behind `**Tool result:**`."""
+    starts = [n for n, (line, is_code) in enumerate(body) if not is_code and _ANSWERED.match(line.rstrip())]
+    if not starts or trimmed(body[: starts[0]]):
+        return []
+    return [_shown(body[start + 1 : end]) for start, end in zip(starts, [*starts[1:], len(body)], strict=True)]
+
+
+def _behind_block(body: Body, start: int) -> int:
+    """Return the line behind the block of code that follows a call's name; the line behind the name without one."""
+    block = next((n for n in range(start + 1, len(body)) if body[n][0].strip()), len(body))
+    return block + len(_block(body, block)) if block < len(body) and body[block][1] else start + 1
 
 
 def _until(

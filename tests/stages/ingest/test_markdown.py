@@ -418,6 +418,63 @@ def test_a_chat_in_an_archive_is_read_and_a_document_is_not(tmp_path: Path, take
     assert sorted(taken.events["kind"]) == ["model_call", "request"]
 
 
+def test_results_below_the_users_name_are_the_results_of_calls() -> None:
+    """As an API has them, whose results are the user's messages."""
+    text = """### User
+
+Mend the test.
+
+---
+
+### Assistant
+
+I look.
+
+**Tool call:** `Bash`
+
+```json
+{"command": "pytest"}
+```
+
+---
+
+### Assistant
+
+**Tool call:** `Now`
+
+---
+
+### User
+
+**Tool result:**
+
+```
+1 failed
+```
+
+**Tool result:**
+
+noon
+
+---
+
+### Assistant
+
+It fails.
+
+---
+
+### User
+
+Thanks.
+"""
+    rows = [row for _, row in messages(list(enumerate(text.splitlines(), 1)))]
+    assert [row["role"] for row in rows] == ["user", "assistant", "assistant", "tool", "tool", "assistant", "user"]
+    assert [call["arguments"] for row in rows for call in row.get("tool_calls", ())] == [{"command": "pytest"}, {}]
+    assert [(row["name"], row["content"]) for row in rows[3:5]] == [("Bash", "1 failed"), ("Now", "noon")]
+    assert [row["tool_call_id"] for row in rows[3:5]] == [row["tool_calls"][0]["id"] for row in rows[1:3]]
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -20,7 +20,7 @@ from flywheel.reading.messages import Message, messages
 from flywheel.reading.reader import reader, share
 from flywheel.reading.status import FAILED, OK, UNKNOWN, stated_status
 from flywheel.reading.usage import token_counts
-from flywheel.reading.values import as_dict, as_list, first, ident, present, text, version, when
+from flywheel.reading.values import as_dict, as_list, first, ident, number, present, text, version, when
 from flywheel.records import EventKind
 
 _TOLD = ("user", "assistant")
@@ -57,8 +57,9 @@ def _read(record: Any, line: int) -> Iterator[Event]:
         return
     if kind not in _TOLD:
         compacted = record.get("subtype") == "compact_boundary"
-        if compacted or ident(record.get("uuid")):  # a link of the chain, at least
-            yield _threaded(request([], _source(record, {}, session), line, _COMPACTED if compacted else {}))
+        told = _COMPACTED if compacted else _totals(record) if kind == "result" else {}
+        if told or ident(record.get("uuid")):  # a link of the chain, at least
+            yield _threaded(request([], _source(record, {}, session), line, told))
         return
     message = record.get("message")
     if not isinstance(message, dict):
@@ -67,6 +68,13 @@ def _read(record: Any, line: int) -> Iterator[Event]:
     events = _reply(message, source) if kind == "assistant" else _incoming(record, message, source)
     for event in events:
         yield _copied(_threaded({**event, "seq": line}), record)
+
+
+def _totals(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a run of the command line took in all, by its last line: a proxy may log no tokens of replies."""
+    used = token_counts(as_dict(record.get("usage")), cached=_CACHED)
+    totals = present(**used, cost_usd=number(record.get("total_cost_usd")))
+    return {"usage_so_far": totals} if any(totals.values()) else {}
 
 
 def _threaded(event: Event) -> Event:
@@ -176,4 +184,4 @@ def _words(written: str, record: Mapping[str, Any], source: Source) -> Iterator[
         yield feedback(source, {"name": "interrupt", "annotator": "implicit"})
 
 
-READER = reader("claude_code", 4, "session files of Claude Code", sniff=_sniff, read=_read)
+READER = reader("claude_code", 5, "session files of Claude Code", sniff=_sniff, read=_read)

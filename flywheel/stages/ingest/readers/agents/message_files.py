@@ -275,7 +275,8 @@ def _spoken(record: Mapping[str, Any], items: list[Any], entry: Entry | None, pl
     history, facts = chat(items, before=_steps_before(record, line))
     if place.is_written:
         history = [as_written(message, line) for message in history]
-    if "tool" in str(record.get("type")) and not any(m.get("tool_calls") or m["role"] == "tool" for m in history):
+    kind = str(first(record, ("type", "kind")))
+    if "tool" in kind and not any(m.get("tool_calls") or m["role"] == "tool" for m in history):
         raise BadRecordError("bad_record", _UNKNOWN_CALL)
     of = ident(as_dict(record.get("part")).get("messageID")) or _reply_of(record)
     own = _own_id(record) if entry is None and history and history[-1]["role"] == "assistant" else None

@@ -316,9 +316,14 @@ def _is_any(record: Any) -> bool:
     return bool(_near(as_dict(record), is_begun) or _chats(record)) or _is_silent(record)
 
 
+_HUNG_UP = ("endedReason", "ended_reason", "disconnection_reason")
+
+
 def _is_silent(record: Any) -> bool:
-    """Whether a record is a chat without a message."""
-    return any(as_dict(record).get(name) == [] for name in (*_LISTS, "chats"))
+    """Whether a record is a chat without a message: an empty one, or a call on which nobody spoke."""
+    fields = as_dict(record)
+    hung_up = first(fields, _HUNG_UP) is not None and not any(fields.get(name) for name in _LISTS)
+    return hung_up or any(fields.get(name) == [] for name in (*_LISTS, "chats"))
 
 
 def _is_read(record: Any) -> bool:

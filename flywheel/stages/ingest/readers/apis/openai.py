@@ -99,6 +99,8 @@ def _is_transcript(record: Any) -> bool:
     items = as_list(as_dict(record).get("messages"))
     if not items or not all(isinstance(m, dict) and isinstance(m.get("role"), str) for m in items):
         return False
+    if not all(any(name in m for name in (*_LISTS, "function_call", "refusal", "audio")) for m in items):
+        return False
     parts = (p for m in items for p in as_list(m.get("content")))
     beside = (held for m in items for name, held in m.items() if name not in _LISTS and isinstance(held, list))
     is_plain = not has_untyped_parts(items) and people_in(items) is None and not any(map(are_made, beside))

@@ -56,6 +56,7 @@ _TALKS = ("messages", "history", "trajectory", "turns", "steps", "events", "conv
           "conversations", "logs", "raw_logging_results")  # fmt: skip
 _TOOLS = ("tool", "tool_name", "toolName", "function")
 _ACTIONS = ("action", "action_name", "actionName", "action_type", "actionType")
+_KINDS = ("kind", "type", "event", "event_type", "span_type", "step_type")
 _GIVEN = {"args", "arguments", "parameters", "params", "tool_input"}
 _SEEN = ("observation", "observations", "action_input", "tool_calls", "function_call")
 _HUMPS = re.compile(r"(?<=[a-z])([A-Z])")
@@ -78,7 +79,7 @@ def _sniff(sample: Sample) -> float:
         return 0.0
     if any(_chats(record) or _has_steps(record) or is_page(record) for record in records):
         return 0.0
-    if _are_calls(entries):
+    if _are_calls(entries) or _are_parts(entries):
         return 0.0
     told = [entry for entry in entries if results(entry[1])]
     if len(entries) > 1:
@@ -168,6 +169,13 @@ def _are_calls(entries: list[tuple[str | None, Mapping[str, Any]]]) -> bool:
     return acted and len(set(names)) < len(names)
 
 
+def _are_parts(entries: list[tuple[str | None, Mapping[str, Any]]]) -> bool:
+    """Whether results are of parts of runs: half of them name what another does, and each its kind (`llm_call`)."""
+    names = [name for name, _ in entries]
+    kinds = {key: {fields.get(key) for _, fields in entries if isinstance(fields.get(key), str)} for key in _KINDS}
+    return len(set(names)) <= len(names) / 2 and any(len(several) > 1 for several in kinds.values())
+
+
 def _is_of_a_user(fields: Mapping[str, Any]) -> bool:
     """Whether a result names the user who stated it: what an application writes of a rating, not how a run ended."""
     kinds = {str(fields.get(key)).lower() for key in ("kind", "type", "event")}
@@ -195,5 +203,5 @@ def _is_short(value: str) -> bool:
 
 
 READER = reader(
-    "run_result", 8, "results and settings next to transcripts", sniff=_sniff, read=_read, from_path=_from_path
+    "run_result", 9, "results and settings next to transcripts", sniff=_sniff, read=_read, from_path=_from_path
 )

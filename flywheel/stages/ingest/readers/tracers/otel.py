@@ -31,6 +31,8 @@ from flywheel.stages.ingest.readers.tracers._otel.spans import DIALECTS, Spans, 
 
 _NAMED = ({"trace_id", "span_id", "name"}, {"traceId", "spanId", "name"})  # of a span that a program writes itself
 _ROWS = {"input", "output", "inputs", "outputs", "span_kind", "span_type", "spanType"}  # of other readers' rows
+_READABLE = {"kind", "status", "attributes", "events", "links", "resource"}  # what an SDK's span has
+_LEAST_READABLE = 4
 _DETAILS = "gen_ai.client.inference.operation.details"
 
 
@@ -55,8 +57,11 @@ def _is_single_span(record: Any) -> bool:
         return "traceId" in span and "spanId" in span
     if "otel_scope_name" in span:  # a row of Logfire's records
         return {"trace_id", "span_id", "start_timestamp", "attributes"} <= span.keys()
-    if any(names <= span.keys() for names in _NAMED) and _ROWS.isdisjoint(span):
-        return any(name.startswith(DIALECTS) for name in as_dict(span.get("attributes")))
+    if any(names <= span.keys() for names in _NAMED):
+        if len(_READABLE & span.keys()) >= _LEAST_READABLE and {"inputs", "outputs"}.isdisjoint(span):
+            return isinstance(span.get("attributes"), dict)
+        if _ROWS.isdisjoint(span):
+            return any(name.startswith(DIALECTS) for name in as_dict(span.get("attributes")))
     printed = "trace_id" in as_dict(span.get("context")) and isinstance(span.get("status"), dict)
     return printed and isinstance(span.get("attributes"), dict) and "span_kind" not in span
 
@@ -125,5 +130,5 @@ def _reason(record: LogRecord) -> dict[str, Any]:
 
 
 READER = reader(
-    "otel", 9, "OTLP JSON and single spans", marks=_is_known, refusal="no resourceSpans or resourceLogs", read=_read
+    "otel", 10, "OTLP JSON and single spans", marks=_is_known, refusal="no resourceSpans or resourceLogs", read=_read
 )

@@ -174,8 +174,15 @@ def test_the_stream_tells_the_same() -> None:
     (event,) = read(stream)
     assert (event["conversation_id"], event["ts"], event["payload"]["response_id"]) == ("s", None, "msg_1")
     assert read({**stream, "parent_tool_use_id": "toolu_9"})[0]["conversation_id"] == "s/agent-toolu_9"
-    assert read({"type": "result", "subtype": "success", "session_id": "s", "total_cost_usd": 0.1}) == []
+    assert read({"type": "result", "subtype": "success", "session_id": "s", "total_cost_usd": 0}) == []
     assert READER.sniff(Sample("x.jsonl", [{"type": "system", "subtype": "init", "session_id": "s"}, stream])) == 1
+
+
+def test_what_a_run_took_in_all_counts_where_its_replies_show_less() -> None:
+    usage = {"input_tokens": 40, "cache_read_input_tokens": 2000, "output_tokens": 9}
+    (event,) = read({"type": "result", "session_id": "s", "usage": usage, "total_cost_usd": 0.1})
+    totals = {"input_tokens": 2040, "output_tokens": 9, "cost_usd": 0.1}
+    assert (event["kind"], event["payload"]["usage_so_far"]) == ("request", totals)
 
 
 def test_detection_refusal_and_steps(take: Callable[..., Any], write: Callable[..., Path]) -> None:

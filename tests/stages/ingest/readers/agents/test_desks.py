@@ -1,4 +1,4 @@
-"""Chats of a help desk's own program: who speaks under its words, calls beside the words, and what customers thought."""
+"""Chats of a help desk: who speaks under its words, calls beside the words, and what customers thought."""
 
 from __future__ import annotations
 
@@ -48,3 +48,13 @@ def test_what_a_customer_thought_of_a_chat_is_feedback(
     events = take(write("a.jsonl", [{"chat": "c1", "turns": talk, field: value}]), cfg=COUNTING).events
     given = [json.loads(payload)["value"] for payload in events.filter(kind="feedback")["payload"]]
     assert given == ([] if expected is None else [expected])
+
+
+def test_calls_on_which_nobody_spoke_stop_no_page_of_calls(write: Write, take: Take) -> None:
+    """Vapi's, of which some never connected."""
+    said = [{"role": "bot", "message": "Hello?"}, {"role": "user", "message": "Where is order 7?"},
+            {"role": "bot", "message": "It has shipped."}]  # fmt: skip
+    rows = [{"id": f"c{n}", "endedReason": "sip-failed"} | ({} if n % 3 else {"messages": said}) for n in range(9)]
+    taken = take(write("a.jsonl", rows), cfg=COUNTING)
+    assert (taken.quarantined.height, sum(taken.ignored.values())) == (0, 6)
+    assert taken.events["conversation_id"].n_unique() == 3

@@ -203,3 +203,11 @@ def test_single_lines_of_a_program_are_no_results_of_runs(tmp_path: Path, take: 
     ]
     (tmp_path / "agent.log").write_text("".join(f"2026-10-01 10:00:00,000 - shop - {line}\n" for line in lines * 4))
     assert take().events.is_empty()
+
+
+def test_whether_parts_of_a_run_succeeded_is_no_outcome(put: Put, take: Callable[..., Any]) -> None:
+    rows = [
+        {"task_id": f"t{n // 4}", "kind": ("llm_call", "validation")[n % 2], "success": n % 3 > 0} for n in range(8)
+    ]
+    put("run/spans.jsonl", *rows)
+    assert take().events.is_empty()

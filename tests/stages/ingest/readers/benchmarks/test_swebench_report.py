@@ -71,3 +71,11 @@ def test_predictions_beside_them_are_ignored_not_refused(tmp_path: Path, take: C
     taken = take()
     assert (taken.read, taken.quarantined.height, taken.adds_up()) == (3, 0, True)
     assert sorted(taken.events["conversation_id"]) == ["run-7/a-1", "run-7/a-2", "run-7/a-3"]
+
+
+def test_a_prediction_that_holds_a_run_is_not_ignored(tmp_path: Path, take: Callable[..., Any]) -> None:
+    run = [{"type": "item.completed", "item": {"type": "command_execution", "command": "ls"}}]
+    record = {"instance_id": "django__django-1", "model_patch": "diff", "samples": [{"events": run}]}
+    (tmp_path / "a.json").write_text(json.dumps(record), encoding="utf-8")
+    taken = take(tmp_path / "a.json")
+    assert (taken.ignored, taken.quarantined.height) == ({}, 1)

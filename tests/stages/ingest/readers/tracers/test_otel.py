@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flywheel.extensions import BadRecordError
+from flywheel.extensions import BadRecordError, Sample
 from flywheel.stages.ingest.readers.tracers.otel import READER
 from tests.stages.ingest.otlp import START, TRACE, attributes, logs, span, spans, value
 
@@ -234,3 +234,15 @@ def test_spans_of_other_things_give_nothing() -> None:
     )
     with pytest.raises(BadRecordError):
         read({"spans": []})
+
+
+def test_spans_whose_ids_are_beside_their_names_are_read() -> None:
+    """As a program's own exporter writes what its SDK gives it, with columns of its own."""
+    same = {"trace_id": "7d" * 16, "span_id": "14" * 8, "parent_id": None, "start_time": START, "end_time": START,
+            "status": {"status_code": "OK"}, "events": [], "links": [], "kind": "INTERNAL"}  # fmt: skip
+    called = {**same, "name": "chat", "attributes": CHAT, "span_type": "llm"}
+    stored = {**same, "name": "query", "attributes": {"db.system": "x"}, "span_type": "database"}
+    assert READER.sniff(Sample("spans.jsonl", [called, stored])) == 1
+    assert READER.sniff(Sample("rows.jsonl", [{**stored, "inputs": {}, "outputs": {}}])) < 1  # of another tracer
+    assert [event["kind"] for event in read(called)] == ["model_call"]
+    assert read(stored) == []
