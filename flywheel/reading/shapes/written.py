@@ -37,7 +37,7 @@ _PARENTHESES = re.compile(rf"{_ACTION}({_NAME}\(.*\))\s*\Z", _ANY)
 _PAIRS = re.compile(rf"{_ACTION}({_NAME})[ \t]*\|[ \t]*(\w+=.*)\Z", _ANY)
 _INTRODUCED = re.compile(rf"{_ACTION}\s*\Z", _ANY)
 _WORDS = re.compile(rf"{_ACTION}(\S.*)\Z", _ANY)
-_ANSWERED = re.compile(r"[`*]*answer[`*]*\s*[;:]", re.IGNORECASE)  # WebVoyager's last action is what it tells its user
+_ANSWERED = re.compile(r"[`*]*answer[`*]*\s*[;:]", re.IGNORECASE)  # how WebVoyager ends
 _CLOSED = re.compile(r"</([a-z_]{2,32})>\s*\Z", re.IGNORECASE)
 _SPOKEN_TAGS = {"answer", "final", "final_answer", "think", "thought", "thinking", "response", "reasoning", "plan"}
 _FENCE = "```"

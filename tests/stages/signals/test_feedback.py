@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from flywheel.config import RewardsConfig
+from flywheel.reading.feedback import is_rating
 from flywheel.stages.signals.feedback import adopted, complaint, thanks, undo, user_edit
 from flywheel.stages.signals.followup import abandon, correction, escalate, rephrase, retry
-from flywheel.stages.signals.ratings import is_rating, thumbs
+from flywheel.stages.signals.ratings import thumbs
 from tests.stages.talks import Talk, call, made
 
 if TYPE_CHECKING:

@@ -320,7 +320,7 @@ _HUNG_UP = ("endedReason", "ended_reason", "disconnection_reason")
 
 
 def _is_silent(record: Any) -> bool:
-    """Whether a record is a chat without a message: an empty one, or a call on which nobody spoke."""
+    """Whether a record is a chat without a message: an empty one, or a call without a word."""
     fields = as_dict(record)
     hung_up = first(fields, _HUNG_UP) is not None and not any(fields.get(name) for name in _LISTS)
     return hung_up or any(fields.get(name) == [] for name in (*_LISTS, "chats"))

@@ -28,7 +28,7 @@ from flywheel.stages.ingest.readers.apis._dialects.chat import CHAT, choices, co
 from flywheel.stages.ingest.readers.apis._dialects.openai_files import chunk_event, is_preference, preference
 from flywheel.stages.ingest.readers.apis._dialects.which import as_answered
 
-_LISTS = ("tool_calls", "content")  # of a message; other programs list what they made beside its words
+_LISTS = ("tool_calls", "content")  # of a message; other programs list what they made next to its words
 _BLOCKS = ("tool_use", "tool_result", "thinking")
 _UNRENDERED = (("raw_messages", "response"), ("fncall_messages", "fncall_response"))
 _RESPONSES = ("chat.completion", "text_completion")
@@ -64,7 +64,7 @@ def _pair(record: Any) -> Pair:
 def _failed(record: Mapping[str, Any]) -> bool:
     """Whether a record is a call without an answer, and not a run with an error: one has a task, a reward or an end."""
     if record.get("error"):
-        ended = any("success" not in result.name for result in results(record))  # that is also said of a call
+        ended = any("success" not in result.name for result in results(record))  # which a call may have, too
         return not (ends_answered(record) or source_of(record)["task_key"] or ended)
     return "response" in record and not ends_answered(record)
 

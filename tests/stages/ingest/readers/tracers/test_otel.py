@@ -238,7 +238,8 @@ def test_spans_of_other_things_give_nothing() -> None:
 
 def test_spans_whose_ids_are_beside_their_names_are_read() -> None:
     """As a program's own exporter writes what its SDK gives it, with columns of its own."""
-    same = {"trace_id": "7d" * 16, "span_id": "14" * 8, "parent_id": None, "start_time": START, "end_time": START,
+    same: dict[str, Any] = {
+            "trace_id": "7d" * 16, "span_id": "14" * 8, "parent_id": None, "start_time": START, "end_time": START,
             "status": {"status_code": "OK"}, "events": [], "links": [], "kind": "INTERNAL"}  # fmt: skip
     called = {**same, "name": "chat", "attributes": CHAT, "span_type": "llm"}
     stored = {**same, "name": "query", "attributes": {"db.system": "x"}, "span_type": "database"}
