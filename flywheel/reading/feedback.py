@@ -157,7 +157,7 @@ def judgements(
     is_run = is_whole and source.get("task_key") is not None and source.get("user") is None and "object" not in record
     scored = is_run and 0 <= (number(record.get("score")) or 0) <= 1
     opinions = [name for name in _OPINIONS if name != "score" or not scored]
-    opinions += [name for name in record if is_whole and name not in JUDGING and is_rating(_spelt(name))]
+    opinions += [name for name in record if is_whole and name not in JUDGING and is_rating(spelt(name))]
     aim = f"response:{target}" if target else None
     for name in opinions:
         for item in as_list(record.get(name)) or [record.get(name)]:
@@ -172,7 +172,7 @@ def judgements(
 
 
 @lru_cache(4096)
-def _spelt(name: str) -> str:
+def spelt(name: str) -> str:
     """Return a field's name in small letters with underscores: `userRating` is `user_rating`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 

@@ -211,3 +211,16 @@ def test_whether_parts_of_a_run_succeeded_is_no_outcome(put: Put, take: Callable
     ]
     put("run/spans.jsonl", *rows)
     assert take().events.is_empty()
+
+
+def test_ratings_in_a_file_of_their_own_find_what_they_are_about(put: Put, take: Callable[..., Any]) -> None:
+    put("run/talks.jsonl", *native("s1"), *native("s2"))
+    put("run/feedback.jsonl", *({"session_id": f"s{n}", "query": "q", "rating": ("up", "down")[n % 2]} for n in (1, 2)))
+    events = take().events
+    given = events.filter(kind="feedback").select("target", "payload").sort("target").rows()
+    assert [(target, json.loads(payload)["label"]) for target, payload in given] == [
+        ("beside:s1", "down"),
+        ("beside:s2", "up"),
+    ]
+    links = build_links(events.select(LINK_COLUMNS), Funnel())
+    assert links["state"].to_list() == ["joined"] * 2
