@@ -232,3 +232,18 @@ def _opinion(name: str, item: Any, aim: str | None) -> Opinion:
 def _scale(value: Any) -> Sequence[float] | None:
     """Return the scale of a yes or no."""
     return (0, 1) if isinstance(value, bool) else None
+
+
+_COMMENTS = ("comment", "feedback_text", "comments", "reason", "explanation")
+
+
+def ratings(fields: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield what a user thought of an answer or a talk, in fields of their own: numbers, yes or no, or a word."""
+    for name, given in fields.items():
+        if is_rating(spelt(name)) and isinstance(given, str | int | float):
+            value = number(given)
+            label, scale = (text(given), None) if value is None else (None, [0, 1] if isinstance(given, bool) else None)
+            comment = text(first(fields, _COMMENTS))
+            rated = present(name=name, value=value, label=label, scale=scale, comment=comment)
+            if rated.keys() & {"value", "label"}:
+                yield rated

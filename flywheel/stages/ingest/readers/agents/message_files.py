@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event, Source, request, source_of
-from flywheel.reading.feedback import JUDGING, judgements, outcome
+from flywheel.reading.feedback import JUDGING, feedback, judgements, outcome, ratings
 from flywheel.reading.reader import reader
 from flywheel.reading.rollout import Rollout, rollout_events
 from flywheel.reading.shapes.actions import are_steps, earned, goal_of, is_step
@@ -31,7 +31,19 @@ from flywheel.reading.shapes.whole import is_other_line, whole
 from flywheel.reading.shapes.wrapped import asked_as, asked_last, is_exchange, unwrapped
 from flywheel.reading.shapes.written import as_written, with_written_calls
 from flywheel.reading.usage import token_counts
-from flywheel.reading.values import as_dict, as_list, count, embedded, first, ident, picked, present, text, words_of
+from flywheel.reading.values import (
+    as_dict,
+    as_list,
+    count,
+    embedded,
+    first,
+    ident,
+    number,
+    picked,
+    present,
+    text,
+    words_of,
+)
 from flywheel.records import EventKind, content_id
 from flywheel.stages.ingest.prompts import is_prompt
 from flywheel.stages.ingest.readers.agents.claude_code import UNNAMED
@@ -44,6 +56,9 @@ _UNKNOWN_CALL = "a tool's call or result in a shape that no reader knows"
 _ANSWERED = {"user", "tool"}  # one of whom speaks next to the agent
 _WITHIN = ("parentToolCallId", "parent_tool_use_id", "parent_tool_call_id")  # the call of which a helper speaks
 _BODIES = ("data", "message", "item", "payload", "session")
+_COSTS = ("cost_usd", "total_cost_usd", "cost", "total_cost")
+_KINDS = ("type", "event", "kind", "event_type")  # what a program calls its lines
+_OF_SESSIONS = {"session", "summary", "total", "totals", "metrics", "end", "final", "run"}
 _FOLDERS = 4  # that name a chat with its file
 _NUMBERED = re.compile(r"[a-z]*(?:message|msg|event|turn|entry)[_-]?\d+\Z", re.IGNORECASE)
 _TELLING_APART = {
@@ -229,13 +244,25 @@ def _read(record: Mapping[str, Any], line: int, *, is_written: bool = False) -> 
     entry = entry_of(record)
     if speaks(record) is None and not (added := _added(record)):
         _refuse_unknown(record)
-        if source["model"] and not totals:
-            yield request([], source, line * LINE, {})
+        for seq, rating in enumerate(ratings(record)):
+            yield feedback({**source, "seq": line * LINE + seq}, rating)
+        used = _used(record)
+        if (source["model"] or used) and not totals:
+            yield request([], source, line * LINE, used)
         return
     if entry is None or entry.kind != "passing":
         said = [record] if speaks(record) is not None else added
         place = _Place(source, line, is_written=is_written)
         yield from whole(record, _spoken(record, said, entry, place))
+
+
+def _used(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tokens and the cost of a model's call, or of all of a session, in a line without words."""
+    used = {**present(token_counts(record)), **present(cost_usd=number(first(record, _COSTS)))}
+    if not used.keys() >= {"input_tokens", "output_tokens"}:
+        return {}
+    kind = next((words_of(record[name]) for name in _KINDS if isinstance(record.get(name), str)), frozenset())
+    return used if kind.isdisjoint(_OF_SESSIONS) else {"usage_so_far": used}
 
 
 def _step_counts(record: Any) -> dict[str, Any]:
@@ -384,7 +411,7 @@ def _added(record: Any) -> list[Any]:
 
 
 FILES = reader(
-    "message_files", 15, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
+    "message_files", 16, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
     from_path=within_file,
 )  # fmt: skip
 WRITTEN = reader(
@@ -395,4 +422,4 @@ HEARD = reader(
     "heard_files", 1, "files that are one chat of agents by name, as one of them heard it (AutoGen, AG2)",
     sniff=_heard_share, read=_of_heard, from_path=within_file,
 )  # fmt: skip
-ROWS = reader("message_rows", 13, "tables of messages that name their chats", sniff=_rows_share, read=_of_rows)
+ROWS = reader("message_rows", 14, "tables of messages that name their chats", sniff=_rows_share, read=_of_rows)

@@ -14,13 +14,13 @@ from typing import Any
 
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event
-from flywheel.reading.feedback import feedback, is_rating, outcome, spelt
+from flywheel.reading.feedback import feedback, outcome, ratings
 from flywheel.reading.outcomes import by_name, is_unmeasured, results
 from flywheel.reading.reader import reader
 from flywheel.reading.shapes.actions import is_step
 from flywheel.reading.shapes.places import chats_within, numbered
 from flywheel.reading.shapes.spoken import answered_field, asked_field
-from flywheel.reading.values import as_dict, as_list, first, ident, number, present, text, when
+from flywheel.reading.values import as_dict, as_list, first, ident, text, when
 from flywheel.records import SETTINGS, content_id
 from flywheel.stages.ingest.readers.apis._dialects.calls import LINE
 from flywheel.stages.ingest.readers.apis.exchanges import is_page, is_worded
@@ -30,7 +30,6 @@ _IDS = (
     "rollout_id", "episode_id", "chat_id", "instance_id", "run_id",
 )  # fmt: skip
 _ANSWERS = ("response_id", "message_id", "request_id")  # which ratings are of
-_COMMENTS = ("comment", "feedback_text", "comments", "reason", "explanation")
 _TASKS = ("task_id", "task_name", "task_key", "problem_id", "example_id", "scenario_id", "task")
 _TIMES = ("finished_at", "ended_at", "end_time", "trial_ended_at", "completed_at", "timestamp", "created_at")
 _SEVERAL = ("results", "trials", "runs", "sessions", "episodes", "instances")
@@ -83,7 +82,7 @@ def _sniff(sample: Sample) -> float:
         return 0.0
     if _are_calls(entries) or _are_parts(entries):
         return 0.0
-    told = [entry for entry in entries if results(entry[1]) or (entry[0] and any(_ratings(entry[1])))]
+    told = [entry for entry in entries if results(entry[1]) or (entry[0] and any(ratings(entry[1])))]
     if len(entries) > 1:
         return _SURE * (len(told) == len(entries) and all(name for name, _ in entries))
     named = entries[0][0] is not None
@@ -103,7 +102,7 @@ def _read(record: Any, line: int) -> Iterator[Event]:
         }  # fmt: skip
         for result in results(fields):
             yield outcome(source, result.name, result.value, by="feedback" if _is_of_a_user(fields) else result.by)
-        for rating in _ratings(fields):
+        for rating in ratings(fields):
             yield feedback(source, rating)
         if settings := _settings(fields):
             model = text(first(fields, ("model", "model_name", "model_id")))
@@ -121,18 +120,6 @@ def _entries(record: Mapping[str, Any]) -> list[tuple[str | None, Mapping[str, A
         if named := by_name(held):
             return [(_id(run) or ident(name), {**_shared(record), **run}) for name, run in named.items()]
     return [(_id(record), record)] if record else []
-
-
-def _ratings(fields: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield what a user thought of a run, in fields of their own: numbers, yes or no, or a word."""
-    for name, given in fields.items():
-        if is_rating(spelt(name)) and isinstance(given, str | int | float):
-            value = number(given)
-            label, scale = (text(given), None) if value is None else (None, [0, 1] if isinstance(given, bool) else None)
-            comment = text(first(fields, _COMMENTS))
-            rated = present(name=name, value=value, label=label, scale=scale, comment=comment)
-            if rated.keys() & {"value", "label"}:
-                yield rated
 
 
 def _shared(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -58,3 +58,20 @@ def test_calls_on_which_nobody_spoke_stop_no_page_of_calls(write: Write, take: T
     taken = take(write("a.jsonl", rows), cfg=COUNTING)
     assert (taken.quarantined.height, sum(taken.ignored.values())) == (0, 6)
     assert taken.events["conversation_id"].n_unique() == 3
+
+
+def test_a_sessions_own_lines_have_ratings_and_tokens(write: Write, take: Take) -> None:
+    base = {"session": "s1"}
+    rows = [
+        {**base, "event": "user_message", "text": "Where is order 7?"},
+        {**base, "event": "llm_call", "model": "m", "prompt_tokens": 10, "completion_tokens": 5},
+        {**base, "event": "llm_call", "model": "m", "prompt_tokens": 20, "completion_tokens": 6},
+        {**base, "event": "assistant_message", "text": "It has shipped."},
+        {**base, "event": "feedback", "rating": "up"},
+        {**base, "event": "session_metrics", "input_tokens": 30, "output_tokens": 11, "total_cost_usd": 0.2},
+    ]
+    taken = take(write("a.jsonl", [{"ts": 1760000000 + n, **row} for n, row in enumerate(rows)]), cfg=COUNTING)
+    (given,) = taken.events.filter(kind="feedback")["payload"]
+    assert json.loads(given) == {"label": "up", "name": "rating"}
+    episodes, _ = taken.built()
+    assert episodes.select("input_tokens", "output_tokens", "cost_usd").row(0) == (30, 11, 0.2)
