@@ -58,6 +58,8 @@ _ASKED = {"goal", "intent", "instruction", "objective", "question", "query", "pr
 _OF_ASKED = {"user", "description", "text", "original", "initial", "customer", "human"}
 _ENDS = ("final_answer", "finalAnswer", "final_response", "final_output", "final_result", "final", "answer", "response",
          "output")  # fmt: skip
+_CONCLUSIONS = ("final_response", "final_output", "final_message")  # a `final_answer` may be the right one
+_SENTENCE = 5  # words
 _DONE = ("done", "isCompleted", "is_completed", "is_done", "terminated", "completed")
 _ENDED = ("success", "ok", "successful", "action_success")
 _CALL = "action"  # the tool, where an action is not an object that names one
@@ -117,6 +119,12 @@ def answer_of(around: Mapping[str, Any]) -> str | None:
     """Return what the agent answered in the end, as the objects around a run say it; a mere verdict does not count."""
     said = (text(around.get(name)) for name in _ENDS)
     return next((words for words in said if words and verdict(words) is None), None)
+
+
+def conclusion_of(around: Mapping[str, Any]) -> str | None:
+    """Return what a run has as the agent's last words in a field of their own: a sentence at least, and no verdict."""
+    said = (text(around.get(name)) for name in _CONCLUSIONS)
+    return next((words for words in said if words and len(words.split()) >= _SENTENCE and verdict(words) is None), None)
 
 
 def turns_of_steps(steps: Sequence[Any]) -> list[Turn]:

@@ -101,7 +101,9 @@ def _beside(events: pl.DataFrame, aimed: pl.DataFrame, homes: Mapping[str, tuple
     recorded = events.select("source_file", "conversation_id").unique().iter_rows()
     named = results["target"].str.slice(len(PLACE) + 1)
     wanted = pl.concat([named, aimed["task_key"].drop_nulls()]).unique()
-    tasks = events.filter(pl.col("task_key").is_in(wanted.implode())).select("task_key", "conversation_id").unique()
+    bare = pl.col("task_key").str.split("/").list.last()  # without the suite that readers put before it
+    task = pl.when(pl.col("task_key").is_in(wanted.implode())).then("task_key").otherwise(bare)
+    tasks = events.select(task, "conversation_id").filter(pl.col("task_key").is_in(wanted.implode())).unique()
     return Beside(
         ((file, _home(conversation, homes)) for file, conversation in recorded),
         results.iter_rows(),

@@ -168,7 +168,7 @@ def test_ten_times_the_late_feedback_takes_ten_times_as_long() -> None:
 )
 def test_a_result_finds_the_attempt_at_its_task_nearby(result: str, home: str) -> None:
     talks = [
-        said(run, task_key=task, source_file=f"{folder}/traces/{task}-{n}.json")
+        said(run, task_key=f"suite/{task}" if task == "t8" else task, source_file=f"{folder}/traces/{task}-{n}.json")
         for n, (run, folder, task) in enumerate((("own", "run1", "t7"), ("near", "run1", "t8"), ("far", "run3", "t7")))
     ]
     late = [judged("beside:t7", "late", task_key="t7", source_file=result, kind="outcome"),

@@ -7,6 +7,7 @@ the Assistants API. Plain lists of `messages` as Chat Completions has them are `
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -18,7 +19,7 @@ from flywheel.reading.outcomes import results
 from flywheel.reading.reader import reader, share
 from flywheel.reading.rollout import Rollout, rollout_events
 from flywheel.reading.shapes import schemas
-from flywheel.reading.shapes.actions import answer_of, are_steps, earned, goal_of
+from flywheel.reading.shapes.actions import answer_of, are_steps, conclusion_of, earned, goal_of
 from flywheel.reading.shapes.chats import chat, has_calls, is_begun, is_chat, is_common, speaks
 from flywheel.reading.shapes.heard import by_speaker
 from flywheel.reading.shapes.items import item_messages
@@ -197,6 +198,8 @@ def _chat(record: Mapping[str, Any], found: Found, name: str) -> Iterator[Event]
         history, facts = _after({"role": "user", "content": goal}, history, facts)
     if history[-1]["role"] == "tool" and (answer := answer_of(around)) and not _is_given(answer, history):
         history.append({"role": "assistant", "content": answer})
+    elif history[-1]["role"] == "assistant" and (end := conclusion_of(around)) and not _is_said(end, history):
+        history.append({"role": "assistant", "content": end})
     source = _source(found, around)
     source["model"] = _model(around) or source["model"]
     started = next((facts[place]["ts"] for place in sorted(facts) if "ts" in facts[place]), source["ts"])
@@ -236,6 +239,13 @@ def _is_given(answer: str, history: list[Message]) -> bool:
     act = next((message for message in reversed(history) if message["role"] == "assistant"), {})
     texts = (str(act.get("content") or ""), *(flat_text(call["arguments"]) or "" for call in act.get("tool_calls", ())))
     return any(answer.strip() in text for text in texts)
+
+
+def _is_said(words: str, history: list[Message]) -> bool:
+    """Whether most words of a text are in a chat already: it repeats an answer, perhaps without its marks."""
+    said = set(_WORD.findall(str([(message.get("content"), message.get("tool_calls")) for message in history])))
+    tried = _WORD.findall(words)
+    return sum(word in said for word in tried) >= _MOST * len(tried)
 
 
 def _scored(found: Found) -> dict[str, Any]:
@@ -308,7 +318,10 @@ def _judged(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_own(record: Any) -> bool:
     """Whether a record has a chat that no other reader knows: of another name, or of another shape."""
-    chats = _near(as_dict(record), is_chat)
+    try:
+        chats = _near(as_dict(record), is_chat)
+    except BadRecordError:
+        return False
     return bool(chats) and not (chats[0][1] == as_dict(record).get("messages") and is_common(chats[0][1]))
 
 
@@ -316,6 +329,7 @@ def _is_any(record: Any) -> bool:
     return bool(_near(as_dict(record), is_begun) or _chats(record)) or _is_silent(record)
 
 
+_WORD, _MOST = re.compile(r"\w{3,}"), 0.8
 _HUNG_UP = ("endedReason", "ended_reason", "disconnection_reason")
 
 
@@ -337,7 +351,10 @@ def _is_read(record: Any) -> bool:
 def _is_crashed(record: Any) -> bool:
     """Whether a record is a run that ended before its agent spoke: what it was asked, an error and an outcome."""
     fields = as_dict(record)
-    return bool(_near(fields, is_begun) and first(fields, _ERRORS) and results(fields))
+    try:
+        return bool(_near(fields, is_begun) and first(fields, _ERRORS) and results(fields))
+    except BadRecordError:
+        return False
 
 
 def _is_ours(record: Any) -> bool:

@@ -33,7 +33,7 @@ def _is_event(record: Any) -> bool:
 
 def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
     """Yield the call of a model or a tool that ended."""
-    kind, data = record["event"], record["data"]
+    kind, data = record["event"], as_dict(record["data"])
     metadata = as_dict(record.get("metadata"))
     root = ident((as_list(record.get("parent_ids")) or [record["run_id"]])[0])
     source = source_of(metadata, record)

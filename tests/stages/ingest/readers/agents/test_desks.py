@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flywheel.extensions import Sample
+from flywheel.stages.ingest.readers.agents.transcripts import READER as TRANSCRIPTS
 from tests.stages.ingest.conftest import COUNTING
 
 Write = Callable[..., Path]
@@ -75,3 +77,11 @@ def test_a_sessions_own_lines_have_ratings_and_tokens(write: Write, take: Take) 
     assert json.loads(given) == {"label": "up", "name": "rating"}
     episodes, _ = taken.built()
     assert episodes.select("input_tokens", "output_tokens", "cost_usd").row(0) == (30, 11, 0.2)
+
+
+def test_a_listed_call_that_cannot_be_read_fails_no_detection() -> None:
+    for role in (3, "", None):
+        record = {
+            "calls": [{"messages": [{"role": role, "content": "a"}], "response": {"role": "assistant", "content": "b"}}]
+        }
+        assert 0 <= TRANSCRIPTS.sniff(Sample("x.jsonl", [record])) <= 1

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flywheel.stages.ingest.readers.tracers.langchain_events import READER
 from tests.stages.ingest.conftest import COUNTING
 
 Take = Callable[..., Any]
@@ -48,3 +49,8 @@ def test_a_tool_that_raised_has_failed(tmp_path: Path, take: Take) -> None:
     taken = take(tmp_path / "events.jsonl", cfg=COUNTING)
     assert [payload.get("status") for payload in taken.payloads() if "status" in payload] == ["failed"]
     assert set(taken.events["conversation_id"]) == {"r1"}
+
+
+def test_an_event_without_data_gives_nothing() -> None:
+    for data in ("text", None, [1]):
+        assert list(READER.read({"event": "on_chain_end", "data": data, "run_id": "r"}, 1)) == []
