@@ -38,6 +38,8 @@ def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
     root = ident((as_list(record.get("parent_ids")) or [record["run_id"]])[0])
     source = source_of(metadata, record)
     source["conversation_id"] = ident(first(metadata, _SESSIONS)) or root
+    if source["conversation_id"] is None:
+        raise BadRecordError("bad_record", "run_id and parent_ids are no ids")
     source |= {"seq": line * LINE, "span_id": ident(record["run_id"]), "ids": [f"trace:{root}"]}
     at, error = when(first(record, ("timestamp", "ts"))), data.get("error")
     run = Run(source, text(record.get("name")), at, at, error=None if error is None else text(error) or "error")

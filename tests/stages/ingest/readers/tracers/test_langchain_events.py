@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flywheel.extensions import BadRecordError
 from flywheel.stages.ingest.readers.tracers.langchain_events import READER
 from tests.stages.ingest.conftest import COUNTING
 
@@ -54,3 +55,8 @@ def test_a_tool_that_raised_has_failed(tmp_path: Path, take: Take) -> None:
 def test_an_event_without_data_gives_nothing() -> None:
     for data in ("text", None, [1]):
         assert list(READER.read({"event": "on_chain_end", "data": data, "run_id": "r"}, 1)) == []
+
+
+def test_an_event_of_no_run_is_refused() -> None:
+    with pytest.raises(BadRecordError):
+        list(READER.read({"event": "on_tool_end", "data": {}, "run_id": None, "parent_ids": [{}]}, 1))
