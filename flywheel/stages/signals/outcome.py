@@ -26,8 +26,8 @@ OUTPUT_PRICE = 4.0  # price of an output token in input tokens, where the log ha
 def outcome(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
     """Recorded results (rewards, tests, checks): the latest value of each name, scaled from its range to [-1, 1].
 
-    Of values that add up (what single steps have earned) it is their sum; of several that nothing puts in order (the
-    verdicts of several reviewers) their mean.
+    Of values that add up (what single steps have earned) it is their sum; of several that differ and that nothing puts
+    in order (verdicts of several reviewers) their mean.
 
     Best and worst value are those of `[rewards.score_names]`, else of the record, else 1 and 0. What lies between is a
     grade, unless `[rewards.success_at]` has the value from which on it is a success.
