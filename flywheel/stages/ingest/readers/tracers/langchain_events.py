@@ -39,7 +39,7 @@ def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
     source = source_of(metadata, record)
     source["conversation_id"] = ident(first(metadata, _SESSIONS)) or root
     if source["conversation_id"] is None:
-        raise BadRecordError("bad_record", "run_id and parent_ids are no ids")
+        raise BadRecordError("bad_record", "neither run_id nor parent_ids is an id")
     source |= {"seq": line * LINE, "span_id": ident(record["run_id"]), "ids": [f"trace:{root}"]}
     at, error = when(first(record, ("timestamp", "ts"))), data.get("error")
     run = Run(source, text(record.get("name")), at, at, error=None if error is None else text(error) or "error")
