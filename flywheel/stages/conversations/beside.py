@@ -38,12 +38,13 @@ class Beside:
         self._conversations: dict[str, set[str]] = defaultdict(set)
         self._in: dict[PurePosixPath, set[str]] = defaultdict(set)
         self._below: dict[PurePosixPath, set[str]] = defaultdict(set)
+        self._named: dict[str, set[str]] = defaultdict(set)  # files by their names, and by those of their folders
+        self._alike: dict[tuple[PurePosixPath, str], set[str]] = defaultdict(set)  # files by folder and name
         for file, conversation in recorded:
-            path = PurePosixPath(_slashed(file))
+            is_new = file not in self._conversations
             self._conversations[file].add(conversation)
-            self._in[path.parent].add(file)
-            for folder in path.parents:
-                self._below[folder].add(file)
+            if is_new:
+                self._place(file)
         self._at: dict[str, set[str]] = defaultdict(set)
         for task, conversation in tasks:
             self._at[task].add(conversation)
@@ -52,6 +53,16 @@ class Beside:
             for conversation in conversations if self._at else ():
                 self._files[conversation].add(file)
         self._single = {file for file, count in Counter(file for file, _ in set(results)).items() if count == 1}
+
+    def _place(self, file: str) -> None:
+        path = PurePosixPath(_slashed(file))
+        stem = _stem(path.name)
+        self._in[path.parent].add(file)
+        self._alike[path.parent, stem].add(file)
+        for name in {stem, *path.parts[:-1]}:
+            self._named[name].add(file)
+        for folder in path.parents:
+            self._below[folder].add(file)
 
     def conversations(self, file: str, target: str, task: str | None = None) -> set[str]:
         """Return the conversations that a result is about."""
@@ -75,16 +86,20 @@ class Beside:
 
     def _rules(self, file: str, name: str) -> Iterator[Callable[[], set[str]]]:
         path = PurePosixPath(_slashed(file))
-        below = self._below.get(path.parent, set()) - {file}
-        yield lambda: {one for one in below if name in _names(one, path.parent)}
-        near = self._below.get(path.parent.parent, set()) - {file}  # `evaluations/` next to `tasks/`
-        yield lambda: {one for one in near if name in _names(one, path.parent.parent)}
+        folder = path.parent
+        yield lambda: self._called(name, folder) - {file}
+        yield lambda: self._called(name, folder.parent) - {file}  # `evaluations/` next to `tasks/`
         if file in self._single:
             stem = _MARKS.sub("", _stem(path.name))
-            here = self._in.get(path.parent, set()) - {file}
-            yield lambda: {one for one in here if stem == _stem(PurePosixPath(_slashed(one)).name)}
-            yield lambda: here if stem.lower() in _PLAIN else set()
-            yield lambda: below if stem.lower() in _PLAIN else set()
+            is_plain = stem.lower() in _PLAIN
+            yield lambda: self._alike.get((folder, stem), set()) - {file}
+            yield lambda: self._in.get(folder, set()) - {file} if is_plain else set()
+            yield lambda: self._below.get(folder, set()) - {file} if is_plain else set()
+
+    def _called(self, name: str, folder: PurePosixPath) -> set[str]:
+        """Return the files in or below a folder that have a name, or lie in a folder there that has it."""
+        named = self._named.get(name, set())
+        return {one for one in named if one in self._below.get(folder, ()) and name in _names(one, folder)}
 
 
 _PLAIN = {"metadata", "meta", "result", "results", "outcome", "summary", "info", "report", "run", "run_metadata",

@@ -176,6 +176,21 @@ def test_a_result_finds_the_attempt_at_its_task_nearby(result: str, home: str) -
     assert homes(frame(*talks, *late))["e3"] == home
 
 
+def test_ten_times_the_results_by_place_take_ten_times_as_long() -> None:
+    """Each was once compared with all files around it: 15,000 tasks took half an hour."""
+
+    def seconds(tasks: int) -> float:
+        talks = [said(f"c{n}", task_key=f"t{n}", source_file=f"run/traces/{n}.json") for n in range(tasks)]
+        late = [judged(f"beside:t{n}", source_file=f"run/evaluations/{n}.json") for n in range(tasks)]
+        events = frame(*talks, *late)
+        began = process_time()
+        links = build_links(events, Funnel())
+        assert links["state"].unique().to_list() == ["joined"]
+        return process_time() - began
+
+    assert seconds(4000) < 40 * min(seconds(400) for _ in range(3))
+
+
 def test_a_result_that_two_files_have_counts_once() -> None:
     rows = [judged("beside:t1", "c", event_id=f"r{n}", payload='{"value":1}') for n in (2, 1)]
     rows += [judged("beside:t1", "c", event_id="r3", payload='{"value":0}'), judged("trace:t", "c", event_id="r4")]
