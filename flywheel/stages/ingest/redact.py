@@ -125,12 +125,16 @@ class Redactor:
     def _payload(self, text: str, kinds: tuple[Screened, ...]) -> str:
         value = loads(text.encode()).value
         self._here = []
-        redacted = self._walk(value, kinds)
-        again = {value for kind, value in self._here if kind == "secret" and is_unmistakable(value)}
-        if again and any(value in text for value in again):
-            written = "|".join(map(re.escape, sorted(again, key=lambda value: (-len(value), value))))
-            redacted = self._again(redacted, re.compile(rf"(?<![A-Za-z0-9_])(?:{written})(?![A-Za-z0-9_])"))
+        redacted = self._everywhere(text, self._walk(value, kinds))
         return text if redacted == value else dumps(redacted)
+
+    def _everywhere(self, text: str, redacted: Any) -> Any:
+        """Replace secrets that something announced in one place of a text in all of its places."""
+        again = {value for kind, value in self._here if kind == "secret" and is_unmistakable(value)}
+        if not any(value in text for value in again):
+            return redacted
+        written = "|".join(map(re.escape, sorted(again, key=lambda value: (-len(value), value))))
+        return self._again(redacted, re.compile(rf"(?<![A-Za-z0-9_])(?:{written})(?![A-Za-z0-9_])"))
 
     def _again(self, value: Any, secrets: re.Pattern[str]) -> Any:
         """Replace secrets that something announced elsewhere in a payload where nothing announces them."""
@@ -148,7 +152,8 @@ class Redactor:
             return text
         known = self._short.get(text)
         if known is None:
-            known = self._replace(text, self._suspected.get(text, self._kinds), _ID)
+            self._here = []
+            known = self._everywhere(text, self._replace(text, self._suspected.get(text, self._kinds), _ID))
             if len(self._short) < _CACHE:
                 self._short[text] = known
         elif known != text:

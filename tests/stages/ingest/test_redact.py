@@ -16,7 +16,7 @@ from flywheel.config import RedactConfig
 from flywheel.errors import ConfigError
 from flywheel.records import canonical_json
 from flywheel.stages.ingest.redact import Redactor
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 FRAGMENTS = st.sampled_from(
@@ -77,6 +77,7 @@ def test_redacting_twice_changes_nothing_with_denied_patterns(
 
 @settings(deadline=None)
 @given(TEXTS)
+@example("echo Kr7-zebra | sudo -Secho Kr7-zebra | sudo -S")
 def test_an_id_and_the_same_text_in_a_payload_get_the_same_pseudonym(text: str) -> None:
     assert once({"id": text}) == {"id": redactor().text(text)}
 
