@@ -1,4 +1,4 @@
-"""Spans as Jaeger, Zipkin and Tempo give them back are those that the collector wrote."""
+"""Spans as Jaeger, Zipkin, Tempo and Cloud Trace give them back are those that the collector wrote."""
 
 from __future__ import annotations
 
@@ -98,6 +98,20 @@ def zipkin(spans: list[tuple[Record, Span]]) -> list[Record]:
     ]  # fmt: skip
 
 
+def google(spans: list[tuple[Record, Span]]) -> list[Record]:
+    """Return traces as Cloud Trace's API lists them: ids of spans are decimal, labels are texts."""
+    traces: dict[str, list[Record]] = {}
+    for (raw, span), sent_as in zip(spans, zipkin(spans), strict=True):
+        numbers = {name: str(int(raw[name], 16)) for name in ("spanId", "parentSpanId") if raw.get(name)}
+        assert span.started is not None
+        assert span.ended is not None
+        traces.setdefault(raw["traceId"], []).append({
+            **numbers, "kind": "RPC_CLIENT", "name": raw["name"], "startTime": span.started.isoformat(),
+            "endTime": span.ended.isoformat(), "labels": sent_as["tags"],
+        })  # fmt: skip
+    return [{"projectId": "p", "traceId": trace, "spans": several} for trace, several in traces.items()]
+
+
 def tempo(spans: list[tuple[Record, Span]]) -> list[Record]:
     attributes = [{"key": k, "value": {"stringValue": v}} for k, v in spans[0][1].resource.items()]
     return [
@@ -116,7 +130,7 @@ def single(spans: list[tuple[Record, Span]]) -> list[Record]:
 
 
 KEPT = ["conversation_id", "kind", "ts", "tool_name", "tool_call_id", "model", "policy", "user", "payload"]
-WAYS = [(pages, tempo), (stored, single), (zipkin, single), (newer_tempo, tempo)]
+WAYS = [(pages, tempo), (stored, single), (zipkin, single), (newer_tempo, tempo), (google, tempo)]
 
 
 def events(path: Path, take: Take) -> list[tuple[Any, ...]]:

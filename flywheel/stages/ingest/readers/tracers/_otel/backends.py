@@ -1,9 +1,11 @@
-"""Spans as tracing backends give them back: Jaeger (its API, its UI's download, stored spans) and Zipkin's v2.
+"""Spans as tracing backends give them back: Jaeger (API, download, stored spans), Zipkin's v2, Google's Cloud Trace.
 
-What an SDK sent as attributes are their tags, of Zipkin's texts alone; times are in microseconds.
+What an SDK sent as attributes are their tags, of Zipkin's and Google's texts alone; times are in microseconds, but
+Google's.
 
 Sources: jaegertracing.io/docs (internal JSON of the query API; the Elasticsearch schema has `tag` and `process`),
-zipkin.io/zipkin-api (v2), OpenTelemetry's specification of both exporters (`otel.status_code`, `error`).
+zipkin.io/zipkin-api (v2), OpenTelemetry's specification of both exporters (`otel.status_code`, `error`);
+cloud.google.com/trace/docs/reference/v1 (`Trace`, `TraceSpan`).
 
 In: one record. Out: `Span`s.
 """
@@ -13,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, text, when
@@ -22,19 +24,22 @@ from flywheel.stages.ingest.readers.tracers._otel.otlp import Link, Span, SpanEv
 
 _JAEGER = {"traceID", "spanID", "operationName", "startTime"}
 _ZIPKIN = {"traceId", "id", "timestamp", "tags"}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBERS = ("token", "count", "temperature", ".top_", "penalty", ".seed", ".max_")  # of what Zipkin has as texts
 _DECIMAL = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?")
 
 
 def is_exported(record: Any) -> bool:
     """Whether a record is a trace, a page of traces or a span of one of these backends."""
-    return next(_traces(record), None) is not None or bool(_of_zipkin(record))
+    return next(_traces(record), None) is not None or bool(_of_zipkin(record)) or _is_google(record)
 
 
 def exported_spans(record: Any) -> list[Span]:
     """Return the spans of a record."""
     if found := _of_zipkin(record):
         return list(map(_zipkin, found))
+    if _is_google(record):
+        return [_google(record["traceId"], span) for span in record["spans"]]
     return [_jaeger(span, processes) for spans, processes in _traces(record) for span in spans]
 
 
@@ -89,6 +94,32 @@ def _zipkin(fields: Mapping[str, Any]) -> Span:
     events = [_annotation(as_dict(one)) for one in as_list(fields.get("annotations"))]
     ids = (ident(fields["traceId"]), ident(fields["id"]), ident(fields.get("parentId")))
     return _made(ids, text(fields.get("name")), fields["timestamp"], fields, tags, resource, events, [])
+
+
+def _is_google(record: Any) -> bool:
+    """Whether a record is a trace of Cloud Trace."""
+    outer = as_dict(record)
+    spans = as_list(outer.get("spans"))
+    is_trace = {"projectId", "traceId"} <= outer.keys() and bool(spans)
+    return is_trace and all({"spanId", "name", "startTime"} <= as_dict(span).keys() for span in spans)
+
+
+def _google(trace: Any, fields: Mapping[str, Any]) -> Span:
+    labels = {name: _number(name, value) for name, value in as_dict(fields.get("labels")).items()}
+    began, ended = when(fields["startTime"]), when(fields.get("endTime"))
+    took = (ended - began) // timedelta(microseconds=1) if began is not None and ended is not None else None
+    ids = (ident(trace), _as_hex(fields["spanId"]), _as_hex(fields.get("parentSpanId")))
+    micros = (began - _EPOCH) // timedelta(microseconds=1) if began is not None else None
+    about = {"duration": took, "kind": str(fields.get("kind")).removeprefix("RPC_")}
+    error = labels.get("/error/message") or ("error.type" in labels or None)
+    tags = labels if error is None or "error" in labels else {**labels, "error": error}
+    return _made(ids, text(fields.get("name")), micros, about, tags, {}, [], [])
+
+
+def _as_hex(value: Any) -> str | None:
+    """Return a span's number as other backends and SDKs write it."""
+    name = ident(value)
+    return f"{int(name):016x}" if name is not None and name.isascii() and name.isdigit() else name
 
 
 def _annotation(fields: Mapping[str, Any]) -> SpanEvent:
