@@ -64,7 +64,7 @@ def test_calls_on_which_nobody_spoke_stop_no_page_of_calls(write: Write, take: T
 
 def test_a_sessions_own_lines_have_ratings_and_tokens(write: Write, take: Take) -> None:
     base = {"session": "s1"}
-    rows = [
+    rows: list[dict[str, Any]] = [
         {**base, "event": "user_message", "text": "Where is order 7?"},
         {**base, "event": "llm_call", "model": "m", "prompt_tokens": 10, "completion_tokens": 5},
         {**base, "event": "llm_call", "model": "m", "prompt_tokens": 20, "completion_tokens": 6},
