@@ -322,15 +322,15 @@ def primary_row(report: EvalReport | None) -> MetricRow | None:
 # --- decisions -------------------------------------------------------------------------------------------------------
 
 
-def decision(promotion: Promotion) -> str:
-    """Return what was decided on a round, and which round is champion now."""
+def decision(promotion: Promotion, *, became: str = "is") -> str:
+    """Return what was decided on a round, and which round is champion now; a page that stays says `became`."""
     name, champion = f"round {promotion.round}", the_round(promotion.champion_after)
     verdict = f" ({promotion.verdict})" if promotion.verdict else ""
     reason = f": {promotion.reason}" if promotion.reason else ""
     return {
-        "promoted": f"{name} is champion{verdict}",
+        "promoted": f"{name} {became} champion{verdict}",
         "held": f"{name} is held{verdict}; {champion} stays champion",
-        "forced": f"{name} is champion by force, without the gate{reason}",
+        "forced": f"{name} {became} champion by force, without the gate{reason}",
         "rolled_back": f"{name} is rolled back; {champion} is champion{reason}",
         "forgotten": f"{name} is withdrawn; {champion} is champion{reason}",
     }[promotion.decision]
@@ -468,9 +468,7 @@ def headline(
     row = primary_row(report)
     evidence = metric_change(row) if row else "no paired cases"
     if promotion is not None:
-        words = decision(promotion)
-        if promotion.decision in {"promoted", "forced"}:  # a page outlives what it shows
-            words = words.replace(" is champion", " became champion", 1)
+        words = decision(promotion, became="became")
         sentence = f"{words[0].upper()}{words[1:]}"
         if numbers and promotion.decision in {"promoted", "held"}:
             sentence += f": {evidence}"

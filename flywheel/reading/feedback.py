@@ -122,6 +122,7 @@ _FILLS = frozenset({
     "up", "down", "is", "was", "the", "answer", "response", "message", "chat", "conversation", "session", "ticket",
     "reply", "overall", "quality", "five", "5", "1", "to", "value", "and", "or", "explicit", "count", "emoji", "binary",
 })  # fmt: skip
+_COMMENTS = ("comment", "feedback_text", "comments", "reason", "explanation")
 JUDGING = frozenset({*_OUTCOMES, *_OPINIONS, *RESULTS})
 
 
@@ -157,7 +158,7 @@ def judgements(
     is_run = is_whole and source.get("task_key") is not None and source.get("user") is None and "object" not in record
     scored = is_run and 0 <= (number(record.get("score")) or 0) <= 1
     opinions = [name for name in _OPINIONS if name != "score" or not scored]
-    opinions += [name for name in record if is_whole and name not in JUDGING and is_rating(spelt(name))]
+    opinions += [name for name in record if is_whole and name not in JUDGING and _rates(name)]
     aim = f"response:{target}" if target else None
     for name in opinions:
         for item in as_list(record.get(name)) or [record.get(name)]:
@@ -171,10 +172,11 @@ def judgements(
         yield outcome(source, name, value, by=_BY_RUN if is_run or of_run else _FIELD, seq=0)
 
 
-@lru_cache(4096)
-def spelt(name: str) -> str:
-    """Return a field's name in small letters with underscores: `userRating` is `user_rating`."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+@lru_cache(maxsize=4096)  # every signal reads the same few names
+def plain_name(name: object) -> str:
+    """Return a feedback's name in one spelling: `thumbsUp`, `Thumbs-Up` and `thumbs up` are `thumbs_up`."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(name or ""))
+    return re.sub(r"[\W_]+", "_", spaced).strip("_").lower()
 
 
 def _ends(place: Mapping[str, Any], opinions: Collection[str]) -> dict[str, float]:
@@ -234,16 +236,17 @@ def _scale(value: Any) -> Sequence[float] | None:
     return (0, 1) if isinstance(value, bool) else None
 
 
-_COMMENTS = ("comment", "feedback_text", "comments", "reason", "explanation")
-
-
 def ratings(fields: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield what a user thought of an answer or a talk, in fields of their own: numbers, yes or no, or a word."""
+    comment = text(first(fields, _COMMENTS))
     for name, given in fields.items():
-        if is_rating(spelt(name)) and isinstance(given, str | int | float):
-            value = number(given)
-            label, scale = (text(given), None) if value is None else (None, [0, 1] if isinstance(given, bool) else None)
-            comment = text(first(fields, _COMMENTS))
-            rated = present(name=name, value=value, label=label, scale=scale, comment=comment)
-            if rated.keys() & {"value", "label"}:
-                yield rated
+        if _rates(name) and isinstance(given, str | int | float) and given != "":
+            payload = _opinion(name, given, None)._replace(comment=comment).payload()
+            if payload is not None:
+                yield payload
+
+
+def _rates(name: str) -> bool:
+    """Whether a field of any record is a rating by its name: a mere rate is of something else."""
+    plain = plain_name(name)
+    return plain != "rate" and is_rating(plain)

@@ -582,6 +582,8 @@ def test_commands_in_words_are_calls_where_their_output_is_said_to_be_one(
         (FENCED, "thanks, and now for the other folder"),  # a person answers
         ("```yaml\na: 1\n```", "Output:\n```\n1\n```"),  # nothing ran it
         (f"{FUNCTION}\n{FUNCTION}", "OBSERVATION:\nshop.py"),  # which of the two?
+        (f"{FUNCTION}\nThat is all.", "OBSERVATION:\nshop.py"),  # words behind it
+        (FUNCTION.partition("</parameter>")[0], "OBSERVATION:\nshop.py"),  # broken off
     ],
 )
 def test_code_in_words_that_nobody_ran_stays_words(written: str, reply: str) -> None:
@@ -599,3 +601,17 @@ def test_what_a_browsing_agent_tells_in_the_end_is_no_call() -> None:
     acts = [m for m in with_written_calls(history) if m["role"] == "assistant"]
     assert [len(act.get("tool_calls", ())) for act in acts] == [1, 0]
     assert "tool_calls" not in as_written(history[-1], 3)
+
+
+def test_what_a_tool_gave_keeps_fences_that_are_its_own() -> None:
+    gave = "```\na\n```\nand\n```\nb\n```"
+    history = messages([
+        {"role": "user", "content": "a"}, {"role": "assistant", "content": FENCED},
+        {"role": "user", "content": f"Output:\n{gave}"}, {"role": "assistant", "content": "b"},
+    ])  # fmt: skip
+    assert with_written_calls(history)[2]["content"] == gave
+
+
+def test_a_hostile_call_in_words_costs_no_time() -> None:
+    words = "<function=f>" + "<parameter=a>" * 100_000
+    assert as_written({"role": "assistant", "content": words}, 1)["content"] == words

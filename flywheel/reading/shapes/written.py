@@ -46,8 +46,8 @@ _FENCED = re.compile(r"\A```\w*[ \t]*\n(.*?)\n?```\s*\Z", re.DOTALL)
 _SHELLS = {"", "bash", "sh", "shell", "zsh", "console"}
 _CODE = {**dict.fromkeys(_SHELLS, ("bash", "command")), **dict.fromkeys(("python", "py"), ("python", "code")),
          "sql": ("sql", "query")}  # fmt: skip
-_FUNCTION = re.compile(rf"<function=({_NAME})>(.*?)(?:</function>\s*(?:</tool_call>\s*)?)?\Z", re.DOTALL)
-_PARAMETER = re.compile(r"<parameter=([^>\n]{1,64})>\n?(.*?)\n?</parameter>", re.DOTALL)
+_FUNCTION, _PARAMETER, _PARAMETER_END = "<function=", "<parameter=", "</parameter>"
+_FUNCTION_ENDS = ("</tool_call>", "</function>")
 _LONGEST_END = 80  # characters of a closing tag and what is behind it
 _GIVEN_INPUT = re.compile(r"^[ \t]*action[ _]?input\s?\d*:", _ANY)
 _APPENDED = re.compile(r"^[ \t]*observation\s?\d*:", _ANY)
@@ -133,7 +133,13 @@ def _observed(message: Message) -> str | None:
     mark = _SEEN.match(content) if message["role"] != "assistant" else None
     if mark is None and message["role"] == "user" and (_SHOWN.match(content) or content.rstrip().endswith(_PROMPT)):
         return content
-    return _FENCED.sub(r"\1", content[mark.end() :]) if mark else None
+    return _without_fence(content[mark.end() :]) if mark else None
+
+
+def _without_fence(shown: str) -> str:
+    """Return what a tool gave without the fence around all of it."""
+    match = _FENCED.match(shown)
+    return match[1] if match and _FENCE not in match[1] else shown
 
 
 def _called(history: Sequence[Message], seen: dict[int, str], calls: dict[int, Written]) -> list[Message]:
@@ -226,11 +232,23 @@ def _tagged(content: str) -> Written | None:
 
 def _function(content: str) -> Written | None:
     """`<function=search><parameter=query>...</parameter></function>` at the end, as OpenHands and SWE-smith have it."""
-    match = _FUNCTION.search(content) if content.count("<function=") == 1 else None
-    if match is None:
+    words, opened, written = content.partition(_FUNCTION)
+    if not opened or _FUNCTION in written:
         return None
-    words = content[: match.start()].removesuffix("<tool_call>\n")
-    return words, {"name": match[1], "arguments": dict(_PARAMETER.findall(match[2]))}
+    for end in _FUNCTION_ENDS:
+        written = written.rstrip().removesuffix(end)
+    head, *held = written.split(_PARAMETER)
+    name, closed, rest = head.partition(">")
+    arguments: dict[str, Any] = {}
+    for one in held:
+        key, _, shown = one.partition(">")
+        value, ended, behind = shown.partition(_PARAMETER_END)
+        if not ended or behind.strip():
+            return None  # broken off, or more than a call
+        arguments[key] = value.removeprefix("\n").removesuffix("\n")
+    if not closed or rest.strip() or not re.fullmatch(_NAME, name):
+        return None
+    return words.removesuffix("<tool_call>\n"), {"name": name, "arguments": arguments}
 
 
 def _run(content: str) -> Written | None:

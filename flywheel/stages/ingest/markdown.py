@@ -102,17 +102,20 @@ def without_code(lines: Sequence[str]) -> list[str]:
 def messages(lines: Sequence[_Numbered]) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the messages of a chat, each with the number of its first line."""
     session = next((found[1] for _, line in lines[:_HEADER_LINES] if (found := _SESSION.search(line))), None)
-    waiting: list[tuple[str, str]] = []  # calls that gave nothing yet: their ids and tools
+    waiting: list[tuple[str, str]] = []  # calls of this turn that gave nothing yet: their ids and tools
+    before = ""
     for n, message in enumerate(_split(lines)):
         row = {"session_id": session + "/side" * message.by.is_side} if session else {}
         row |= _of_speaker(message.by.about)
+        waiting = [] if message.by.role == "assistant" != before else waiting
+        before = message.by.role
         if message.by.role == "assistant":
             for line, answer in _answer(message, row, n):
                 waiting += [(call["id"], call["name"]) for call in answer.get("tool_calls", ())]
                 waiting = [call for call in waiting if call[0] != answer.get("tool_call_id")]
                 yield line, answer
-        elif waiting and (gave := results_in(message.body)):
-            for (own, tool), result in zip(waiting, gave, strict=False):
+        elif 0 < len(gave := results_in(message.body)) <= len(waiting):
+            for (own, tool), result in zip(waiting[: len(gave)], gave, strict=True):
                 yield message.line, {**row, "role": "tool", "tool_call_id": own, "name": tool, "content": result}
             waiting = waiting[len(gave) :]
         elif words := trimmed(message.body):

@@ -13,10 +13,11 @@ import orjson
 import polars as pl
 
 from flywheel.config import RewardsConfig
+from flywheel.reading.feedback import plain_name
 from flywheel.records import ToolStatus
 from flywheel.stages.signals.dialogue import EpisodeKey
 from flywheel.stages.signals.evidence import StepRow, by_episode, proof, times_of
-from flywheel.stages.signals.rows import CLAIMS, Evidence, SignalRows, events_by_episode, plain_name, scaled
+from flywheel.stages.signals.rows import CLAIMS, Evidence, SignalRows, events_by_episode, scaled
 
 LOOP_AT = 3  # identical calls with identical results
 LOOP_WITHIN = 6  # actions with calls

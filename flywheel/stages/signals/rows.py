@@ -7,18 +7,17 @@ episode, step and signal: several of one signal about one step become one row wi
 from __future__ import annotations
 
 import math
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import orjson
 import polars as pl
 
 from flywheel.contracts import frame_of, polars_schema
+from flywheel.reading.feedback import plain_name
 from flywheel.records import Reward
 from flywheel.stages.common.memo import cached_by_identity
 
@@ -177,13 +176,6 @@ def _of_kind(events: pl.DataFrame, kind: str) -> pl.DataFrame:
     if kind == CLAIMS:
         return events.filter((pl.col("kind") == "outcome") & claimed)
     return events.filter((pl.col("kind") == kind) & ~claimed)
-
-
-@lru_cache(maxsize=4096)  # every signal reads the same few names
-def plain_name(name: object) -> str:
-    """Return a feedback's name in one spelling: `thumbsUp`, `Thumbs-Up` and `thumbs up` are `thumbs_up`."""
-    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(name or ""))
-    return re.sub(r"[\W_]+", "_", spaced).strip("_").lower()
 
 
 def human_feedback(

@@ -418,6 +418,18 @@ def test_a_chat_in_an_archive_is_read_and_a_document_is_not(tmp_path: Path, take
     assert sorted(taken.events["kind"]) == ["model_call", "request"]
 
 
+def test_a_result_is_of_a_call_of_the_turn_before_it_and_none_is_dropped() -> None:
+    asked, called = ["## User (1)", "Mend it."], ["## Assistant (1)", "**Tool call:** `Bash`"]
+    gave = ["## User (2)", "**Tool result:**", "", "1 failed"]
+    stopped = ["## User (3)", "Stop."]
+    rows = [row for _, row in messages(list(enumerate([*asked, *called, *stopped, *called, *gave], 1)))]
+    assert [row["role"] for row in rows] == ["user", "assistant", "user", "assistant", "tool"]
+    assert rows[-1]["tool_call_id"] == rows[-2]["tool_calls"][0]["id"]
+    more = [row for _, row in messages(list(enumerate([*asked, *called, *gave, "**Tool result:**", "", "2"], 1)))]
+    assert [row["role"] for row in more] == ["user", "assistant", "user"]
+    assert "2" in more[-1]["content"]
+
+
 def test_results_below_the_users_name_are_the_results_of_calls() -> None:
     """As an API has them, whose results are the user's messages."""
     text = """### User

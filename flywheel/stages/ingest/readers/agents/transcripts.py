@@ -37,6 +37,8 @@ _LISTS = (
     "messages", "conversations", "conversation", "trajectory", "history", "turns", "chat_messages", "message_list",
     "message_history", "chat_history", "dialogue", "dialog", "transcript", "chat", "steps",
 )  # fmt: skip
+_HUNG_UP = ("endedReason", "ended_reason", "disconnection_reason")
+_WORD, _MOST = re.compile(r"\w{3,}"), 0.8
 _Chat = tuple[str, list[Any]]
 _HOLDERS = ("values", "channel_values", "state", "checkpoint", "chat", "thread", "session", "info")
 # Objects where its ids may be; those where its model may be are more.
@@ -327,10 +329,6 @@ def _is_own(record: Any) -> bool:
 
 def _is_any(record: Any) -> bool:
     return bool(_near(as_dict(record), is_begun) or _chats(record)) or _is_silent(record)
-
-
-_WORD, _MOST = re.compile(r"\w{3,}"), 0.8
-_HUNG_UP = ("endedReason", "ended_reason", "disconnection_reason")
 
 
 def _is_silent(record: Any) -> bool:

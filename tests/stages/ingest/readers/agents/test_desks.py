@@ -40,6 +40,7 @@ def test_actions_beside_the_words_are_calls(who: str, what: str, agent: str, wri
         ("customer_satisfaction", {"score": 4, "comment": "ok"}, 4.0),
         ("thumbs_up", True, 1.0),
         ("bleu_score", 0.4, None),  # a measure
+        ("rate", 0.4, None),  # of whatever
         ("stars_of_repository", 900, None),
     ],
 )

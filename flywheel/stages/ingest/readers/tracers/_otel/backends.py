@@ -26,6 +26,7 @@ _JAEGER = {"traceID", "spanID", "operationName", "startTime"}
 _ZIPKIN = {"traceId", "id", "timestamp", "tags"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBERS = ("token", "count", "temperature", ".top_", "penalty", ".seed", ".max_")  # of what Zipkin has as texts
+_UNSIGNED = re.compile(r"[0-9]{1,20}")  # of 64 bits
 _DECIMAL = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?")
 
 
@@ -119,7 +120,7 @@ def _google(trace: Any, fields: Mapping[str, Any]) -> Span:
 def _as_hex(value: Any) -> str | None:
     """Return a span's number as other backends and SDKs write it."""
     name = ident(value)
-    return f"{int(name):016x}" if name is not None and name.isascii() and name.isdigit() else name
+    return f"{int(name):016x}" if name is not None and _UNSIGNED.fullmatch(name) else name
 
 
 def _annotation(fields: Mapping[str, Any]) -> SpanEvent:
