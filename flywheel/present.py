@@ -323,7 +323,7 @@ def primary_row(report: EvalReport | None) -> MetricRow | None:
 
 
 def decision(promotion: Promotion, *, became: str = "is") -> str:
-    """Return what was decided on a round, and which round is champion now; a page that stays says `became`."""
+    """Return what was decided on a round, and which round is champion now; a page that stays shows `became`."""
     name, champion = f"round {promotion.round}", the_round(promotion.champion_after)
     verdict = f" ({promotion.verdict})" if promotion.verdict else ""
     reason = f": {promotion.reason}" if promotion.reason else ""
