@@ -2,10 +2,11 @@
 
 In: lines of a session; a reply has one line a content block, under one message id. Out: pieces of replies, results
 with their status, what users wrote, and what they did without words: refused a call, changed a patch, interrupted.
-Sub-agents (sidechains) are conversations of their own. Text that the program put into a user's mouth is a system
-message. The summary of a compaction replaces all messages before it. Messages name the one before them, and form a tree
-where a user went back (`threads.py`); of titles, snapshots, queues and other bookkeeping only that link is kept. A
-fork's first lines are copies of the session that it was forked from. System prompt and tools are never logged.
+What they wrote while the agent worked is only in an attachment of the queue. Sub-agents (sidechains) are conversations
+of their own. Text that the program put into a user's mouth is a system message. The summary of a compaction replaces
+all messages before it. Messages name the one before them, and form a tree where a user went back (`threads.py`); of
+titles, snapshots, queues and other bookkeeping only that link is kept. A fork's first lines are copies of the session
+that it was forked from. System prompt and tools are never logged.
 """
 
 from __future__ import annotations
@@ -33,7 +34,13 @@ UNNAMED = "default"  # the session of what its SDK sends
 _COMPACTED = {"replaces_context": True, "tags": ["compacted"]}
 _INTERRUPTED = "[Request interrupted by user"
 _REJECTED = ("The user doesn't want to proceed with this tool use", "User rejected tool use")
-_PROGRAM = ("<command-", "<local-command-", "<bash-", "<system-reminder>", "Caveat: The messages below")
+# A command that begins with <command-message> asks the agent, in a user's place; the others act by themselves.
+_PROGRAM = (
+    "<command-name>", "<local-command-", "<bash-", "<system-reminder>", "Caveat: The messages below",
+    "<task-notification>", "<teammate-message", "Base directory for this skill: ",
+)  # fmt: skip
+_BY_PEOPLE = ("human", "channel")  # origins of messages; others are tasks in the background, and other sessions
+_QUEUED, _PROMPT = "queued_command", "prompt"  # what came while the agent worked, and that it is a message
 
 
 def _sniff(sample: Sample) -> float:
@@ -54,6 +61,10 @@ def _read(record: Any, line: int) -> Iterator[Event]:
     if session is None:
         if kind in _TOLD:
             raise BadRecordError("bad_record", "no session id")
+        return
+    waited = list(_queued(record, session))
+    if waited:
+        yield from (_copied(_threaded({**event, "seq": line}), record) for event in waited)
         return
     if kind not in _TOLD:
         compacted = record.get("subtype") == "compact_boundary"
@@ -175,13 +186,31 @@ def _status(flag: Any, result: Any, seems: str) -> str:
     return seems
 
 
+def _queued(record: Mapping[str, Any], session: str) -> Iterator[Event]:
+    """Yield what was sent while the agent worked: no other line holds it."""
+    waited = as_dict(record.get("attachment"))
+    if waited.get("type") != _QUEUED:
+        return
+    about = {"isMeta": waited.get("commandMode", _PROMPT) != _PROMPT, "origin": waited.get("origin")}
+    for said in messages([{"role": "user", "content": waited.get("prompt")}]):
+        if said.get("content"):
+            yield from _words(said["content"], about, _source(record, {}, session))
+
+
+def _is_program(written: str, record: Mapping[str, Any]) -> bool:
+    """Whether the program wrote what stands in a user's place, by its own marks or by the words that it begins with."""
+    origin = as_dict(record.get("origin")).get("kind")
+    marked = record.get("isMeta") is True or record.get("isSynthetic") is True or record.get("promptSource") == "system"
+    return marked or (origin is not None and origin not in _BY_PEOPLE) or written.startswith(_PROGRAM)
+
+
 def _words(written: str, record: Mapping[str, Any], source: Source) -> Iterator[Event]:
     compacted = _COMPACTED if record.get("isCompactSummary") is True else {}
     stopped = written.startswith(_INTERRUPTED)
-    program = record.get("isMeta") is True or bool(compacted) or stopped or written.startswith(_PROGRAM)
+    program = bool(compacted) or stopped or _is_program(written, record)
     yield request([{"role": "system" if program else "user", "content": written}], source, 0, compacted)
     if stopped:
         yield feedback(source, {"name": "interrupt", "annotator": "implicit"})
 
 
-READER = reader("claude_code", 5, "session files of Claude Code", sniff=_sniff, read=_read)
+READER = reader("claude_code", 6, "session files of Claude Code", sniff=_sniff, read=_read)

@@ -34,6 +34,12 @@ def piece(*blocks: dict[str, Any], message_id: str | None = "msg_1", **more: Any
     return line("assistant", message | {"stop_reason": more.pop("stop", None)}, requestId="req_1", **more)
 
 
+def waiting(prompt: Any, **more: Any) -> dict[str, Any]:
+    """A line of the queue: what was sent while the agent worked."""
+    queued = {"type": "queued_command", "prompt": prompt, **more}
+    return {k: v for k, v in line("attachment", None, attachment=queued).items() if k != "message"}
+
+
 SAY = {"type": "text", "text": "Checking."}
 CALL = {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "orders 7"}}
 
@@ -112,7 +118,15 @@ def test_words_beside_a_result_are_the_users() -> None:
     [
         user("Caveat: The messages below were made by the program."),
         user("<command-name>/clear</command-name>"),
+        user("<task-notification>\n<status>completed</status>\n</task-notification>"),
+        user("Base directory for this skill: /skills/orders\n\n# Orders"),
         user("anything", isMeta=True),
+        user("anything", isSynthetic=True),
+        user("anything", promptSource="system"),
+        user("anything", origin={"kind": "task-notification"}),
+        user("anything", origin={"kind": "peer", "from": "unknown"}),
+        waiting("<task-notification>done</task-notification>", commandMode="task-notification"),
+        waiting("anything", commandMode="prompt", origin={"kind": "task-notification"}),
         user("It went so.", isCompactSummary=True),
     ],
 )
@@ -121,6 +135,26 @@ def test_what_the_program_says_is_not_the_users(given: dict[str, Any]) -> None:
     assert event["payload"]["messages"][0]["role"] == "system"
     assert event["payload"].get("tags") == (["compacted"] if "isCompactSummary" in given else None)
     assert event["payload"].get("replaces_context", False) == ("isCompactSummary" in given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        user("Go on.", origin={"kind": "human"}, promptSource="typed"),
+        user("Go on.", origin={"kind": "channel"}),
+        waiting("Go on.", commandMode="prompt", origin={"kind": "human"}),
+        waiting([{"type": "text", "text": "Go on."}]),
+    ],
+)
+def test_what_people_write_is_theirs_also_where_it_waited_for_the_agent(given: dict[str, Any]) -> None:
+    (event,) = read(given)
+    assert event["payload"]["messages"] == [{"role": "user", "content": "Go on."}]
+
+
+def test_a_command_that_asks_the_agent_is_the_users() -> None:
+    typed = "<command-message>orders</command-message>\n<command-name>/orders</command-name>"
+    (event,) = read(user(typed))
+    assert event["payload"]["messages"] == [{"role": "user", "content": typed}]
 
 
 def test_sub_agents_are_conversations_of_their_own() -> None:
