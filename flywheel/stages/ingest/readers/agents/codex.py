@@ -33,7 +33,8 @@ _TYPES = ("session_meta", "turn_context", "response_item", "event_msg", "compact
 _ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 _EXIT = re.compile(r"^(?:Exit code:|Process exited with code) (-?\d+)\s*$", re.MULTILINE)
 _HEAD = 400  # characters of a result's text that may hold its exit code
-_PROGRAM = ("<environment_context>", "<user_instructions>", "<permissions", "<turn_aborted>", "# AGENTS.md", "<skill")
+# <environment_context>, <turn_aborted> and some ten more: the program's tags have an underscore, those of HTML none.
+_PROGRAM = re.compile(r"\s*(?:<[a-z]+(?:_[a-z]+)+[ >]|<permissions|<app-context>|<skill|# AGENTS\.md)")
 _CALLS = ("function_call", "custom_tool_call", "local_shell_call", "web_search_call")
 _OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "mcp_tool_call_output")
 
@@ -105,7 +106,7 @@ def _item(payload: Mapping[str, Any], source: Source, line: int) -> Iterator[Eve
 
 def _incoming(payload: Mapping[str, Any]) -> Message:
     (message,) = messages([{"role": payload.get("role"), "content": payload.get("content")}])
-    if (message.get("content") or "").lstrip().startswith(_PROGRAM):
+    if _PROGRAM.match(message.get("content") or ""):
         message["role"] = "system"
     return message
 
@@ -189,4 +190,4 @@ _EVENTS = {
     "compacted": _compacted,
 }  # fmt: skip
 
-READER = reader("codex", 3, "rollout files of Codex", marks=_is_line, read=_read, from_path=_from_path)
+READER = reader("codex", 4, "rollout files of Codex", marks=_is_line, read=_read, from_path=_from_path)

@@ -93,7 +93,14 @@ def test_an_exit_code_stands_in_one_of_three_places(output: Any, content: str, s
 def test_what_the_program_says_is_not_the_users() -> None:
     asked = item("message", role="user", content=[{"type": "input_text", "text": "where is order 7?"}])
     assert read(asked)[0]["payload"]["messages"] == [{"role": "user", "content": "where is order 7?"}]
-    for words in ("<environment_context>\n</environment_context>", "# AGENTS.md instructions"):
+    asked = item("message", role="user", content=[{"type": "input_text", "text": "<b>where</b> is order 7?"}])
+    assert read(asked)[0]["payload"]["messages"][0]["role"] == "user"
+    program = (
+        "<environment_context>\n</environment_context>", "# AGENTS.md instructions",
+        '<codex_internal_context source="goal">Go on.</codex_internal_context>',
+        "<subagent_notification>\nDone.\n</subagent_notification>", "<app-context>\n# Desktop",
+    )  # fmt: skip
+    for words in program:
         given = item("message", role="user", content=[{"type": "input_text", "text": words}])
         assert read(given)[0]["payload"]["messages"][0]["role"] == "system"
 
