@@ -123,6 +123,13 @@ def episode_fragments(steps: pl.DataFrame) -> Iterator[tuple[str, list[Fragment]
         yield episode, fragments
 
 
+def _up_to(steps: pl.DataFrame, wanted: Collection[tuple[str, int]]) -> pl.DataFrame:
+    """Return the steps that are wanted and those before them: no later one is part of their contexts."""
+    schema = {"episode_id": pl.String, "_until": pl.Int64}
+    last = pl.DataFrame(sorted(wanted), schema=schema, orient="row").group_by("episode_id").agg(pl.col("_until").max())
+    return steps.join(last, on="episode_id").filter(pl.col("index") <= pl.col("_until")).drop("_until")
+
+
 def contexts(
     steps: pl.DataFrame, wanted: Collection[tuple[str, int]] | None = None
 ) -> dict[tuple[str, int], StepContext]:
@@ -133,7 +140,7 @@ def contexts(
         wanted: the steps asked for; the result holds those of them that exist.
     """
     if wanted is not None:
-        steps = steps.filter(pl.col("episode_id").is_in(sorted({episode for episode, _ in wanted})))
+        steps = _up_to(steps, wanted)
     contexts_: dict[tuple[str, int], StepContext] = {}
     for episode, fragments in episode_fragments(steps):
         seen: list[str] = []

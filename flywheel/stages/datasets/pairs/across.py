@@ -93,7 +93,9 @@ def known_actions(episodes: pl.DataFrame, steps: pl.DataFrame, returns: pl.DataF
 def _compared(actions: pl.DataFrame, anchor: str, prior: float) -> pl.DataFrame:
     """Return one row per (better, worse) pair of actions of a state, with a representative step for each."""
     by = [anchor, "act"]
-    actions = actions.unique([*by, "episode_id"], keep="first", maintain_order=True).sort(*by, "episode_id")
+    met = pl.col("act").min().over(anchor) != pl.col("act").max().over(anchor)  # few states are, and only these compare
+    actions = actions.filter(met).unique([*by, "episode_id"], keep="first", maintain_order=True)
+    actions = actions.sort(*by, "episode_id")
     share = 1.0 / pl.len().over(*by, "voter")
     actions = actions.with_columns(_share=share)
     ranked = _ranked(actions, anchor, prior)
