@@ -17,7 +17,7 @@ from flywheel.reading.shapes.entries import Entry, entry_of, is_named
 from flywheel.reading.shapes.facts import facts_of
 from flywheel.reading.shapes.heard import by_speaker
 from flywheel.reading.shapes.items import IDS
-from flywheel.reading.shapes.notices import NOTICES, is_notice
+from flywheel.reading.shapes.notices import NOTICES, is_by_program, is_notice
 from flywheel.reading.shapes.spelling import OTHERS, SPEAKERS, lowered, renamed
 from flywheel.reading.shapes.steps import RUN_STEP, step_of_smolagents, turns_of_run_step
 from flywheel.reading.shapes.turns import (
@@ -86,6 +86,7 @@ def chat(items: Sequence[Any], *, before: int = 0) -> tuple[list[Message], dict[
         opened = [message for item in messages for message in unwrapped(lowered(item))]
         answers = _with_appended(list(_answers(_without_states(opened))))
     history, origins = with_origins(answers, _Answer.spoken)
+    history = [{**said, "role": "system"} if _is_programs(said) else said for said in history]
     facts: dict[int, dict[str, Any]] = {}
     counted = set[int]()  # answers whose facts a later one of their messages has
     for position in reversed(origins):
@@ -101,6 +102,10 @@ def chat(items: Sequence[Any], *, before: int = 0) -> tuple[list[Message], dict[
         if history[position]["role"] == "assistant" and unread:
             facts[position]["tags"] = ["unreadable_content"]
     return history, facts
+
+
+def _is_programs(message: Message) -> bool:
+    return message["role"] == "user" and is_by_program(message.get("content") or "")
 
 
 def _with_appended(answers: list[_Answer]) -> list[_Answer]:
@@ -303,7 +308,19 @@ def turns_in(item: Any) -> list[Turn]:
     if role is None or plain.get("type") in NOTICES:
         return []
     known = _with_results(role, item, plain)
-    return _plainly(plain) if known is None else known
+    if known is not None:
+        return known
+    turns = _plainly(plain)
+    return [] if plain.get("content") == [] and not any(map(_tells, turns)) and not _has_counts(plain) else turns
+
+
+def _tells(turn: Turn) -> bool:
+    """Whether anything is in a turn; where a thought was not kept, an empty list of parts may be left."""
+    return any(value for name, value in turn.items() if name not in ("role", "type", "model"))
+
+
+def _has_counts(plain: Mapping[str, Any]) -> bool:
+    return not facts_of(plain).keys() <= {"ts", "model"}
 
 
 def _with_results(role: str, item: Mapping[str, Any], plain: Mapping[str, Any]) -> list[Turn] | None:

@@ -1,16 +1,40 @@
-"""What programs write between the messages of a chat: how the run goes on, and what a screen shows.
+"""What programs write between the messages of a chat, or in a user's place: how the run goes on, what a screen shows.
 
-In: one item of a chat. Out: whether it is one of these.
+In: one item of a chat, or the words of one. Out: whether it is one of these.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from typing import Any
 
 from flywheel.reading.values import as_dict
 
 NOTICES = ("info", "error", "warning", "notice")  # that Gemini CLI shows
+
+# Coding agents put a user's command, what it printed, tasks that ended and reminders into a user's place, in tags.
+_TAG = re.compile(
+    r"\s*<(system-reminder|task-notification|teammate-message|local-command-[a-z]+|bash-[a-z]+|command-[a-z]+"
+    r"|environment_context|user_instructions|turn_aborted|subagent_notification|codex_internal_context)\b[^>]*>"
+)
+_SKILL = "Base directory for this skill: "
+_ASKED = "<command-message>"  # begins a command that asks the agent, as the user typed it
+
+
+def is_by_program(words: str) -> bool:
+    """Whether what stands in a user's place is nothing but what a program of coding agents puts there."""
+    if words.startswith(_SKILL):
+        return True
+    if words.startswith(_ASKED):
+        return False
+    end = 0
+    while tag := _TAG.match(words, end):
+        closed = words.find(f"</{tag[1]}>", tag.end())
+        if closed < 0:
+            return False
+        end = closed + len(tag[1]) + 3
+    return end > 0 and not words[end:].strip()
 
 
 def is_notice(item: Any, kinds: Collection[str]) -> bool:
