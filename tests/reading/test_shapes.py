@@ -615,3 +615,43 @@ def test_what_a_tool_gave_keeps_fences_that_are_its_own() -> None:
 def test_a_hostile_call_in_words_costs_no_time() -> None:
     words = "<function=f>" + "<parameter=a>" * 100_000
     assert as_written({"role": "assistant", "content": words}, 1)["content"] == words
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "<task-notification>\n<status>completed</status>\n</task-notification>",
+        "<system-reminder>Be brief.</system-reminder>\n<local-command-stdout>done</local-command-stdout>",
+        '<codex_internal_context source="goal">Go on.</codex_internal_context>',
+        "<command-name>/clear</command-name>\n<command-message>clear</command-message>",
+        "Base directory for this skill: /skills/orders\n\n# Orders",
+    ],
+)
+def test_what_a_program_puts_into_a_users_place_is_not_the_users(words: str) -> None:
+    history, _ = chat([{"role": "user", "content": words}, {"role": "assistant", "content": "Done."}])
+    assert [message["role"] for message in history] == ["system", "assistant"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "<system-reminder>Be brief.</system-reminder>\nWhere is order 7?",
+        "<task-notification> what is this?",
+        "<b>Where</b> is order 7?",
+        "<command-message>orders</command-message>\n<command-name>/orders</command-name>",
+        "",
+    ],
+)
+def test_what_holds_a_users_words_is_the_users(words: str) -> None:
+    history, _ = chat([{"role": "user", "content": words}, {"role": "assistant", "content": "Done."}])
+    assert [message["role"] for message in history] == ["user", "assistant"]
+
+
+def test_a_message_of_nothing_is_no_step() -> None:
+    asked, thought = {"role": "user", "content": "Where is it?"}, {"role": "assistant", "content": [], "model": "m"}
+    assert chat([asked, thought, thought | {"content": "There."}])[0] == [
+        asked,
+        {"role": "assistant", "content": "There."},
+    ]
+    kept, _ = chat([asked, thought | {"usage": {"input_tokens": 3, "output_tokens": 2}}])
+    assert len(kept) == 2  # its tokens count

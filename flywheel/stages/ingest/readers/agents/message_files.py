@@ -411,15 +411,15 @@ def _added(record: Any) -> list[Any]:
 
 
 FILES = reader(
-    "message_files", 16, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
+    "message_files", 17, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
     from_path=within_file,
 )  # fmt: skip
 WRITTEN = reader(
-    "written_files", 8, "files that are one chat, whose calls are written in words (ReAct)", sniff=_written_share,
+    "written_files", 9, "files that are one chat, whose calls are written in words (ReAct)", sniff=_written_share,
     read=_of_written, from_path=within_file,
 )  # fmt: skip
 HEARD = reader(
     "heard_files", 1, "files that are one chat of agents by name, as one of them heard it (AutoGen, AG2)",
     sniff=_heard_share, read=_of_heard, from_path=within_file,
 )  # fmt: skip
-ROWS = reader("message_rows", 14, "tables of messages that name their chats", sniff=_rows_share, read=_of_rows)
+ROWS = reader("message_rows", 15, "tables of messages that name their chats", sniff=_rows_share, read=_of_rows)

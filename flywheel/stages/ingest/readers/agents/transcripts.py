@@ -383,7 +383,7 @@ def _sniff(sample: Sample) -> float:
 
 READER = reader(
     "transcripts",
-    16,
+    17,
     "chats of any program, one a record",
     sniff=_sniff,
     needs=_is_any,
