@@ -23,7 +23,7 @@ _ASKED = "<command-message>"  # begins a command that asks the agent, as the use
 
 
 def is_by_program(words: str) -> bool:
-    """Whether what stands in a user's place is nothing but what a program of coding agents puts there."""
+    """Whether the words in a user's place are nothing but what a program of coding agents puts there."""
     if words.startswith(_SKILL):
         return True
     if words.startswith(_ASKED):

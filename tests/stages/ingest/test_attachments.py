@@ -94,13 +94,14 @@ def shown(value: Any, part: dict[str, Any]) -> Any:
     if not isinstance(value, dict):
         return value
     for name in ("content", "parts"):
-        held = value.get(name) if value.get("role") == "user" or value.get("type") == "human" else None
+        held = value.get(name) if value.get("role") == "user" or value.get("type") in THEIRS else None
         if held and isinstance(held, str | list):
             said = held if isinstance(held, list) else [{"type": "text", "text": held}]
             return {**value, name: [*said, part]}
     return {name: shown(item, part) for name, item in value.items()}
 
 
+THEIRS = ("human", "user.message")  # types of a user's messages without a role
 # Readers of benchmarks and dumps whose messages are texts, and of logs without users: they have no parts.
 TEXTS = {"areal", "atif", "continue_dev", "harbor", "intercode", "lm_eval", "run_result", "skyrl", "star",
          "swebench_report", "swift", "tool_call_files", "tool_calls", "verl"}  # fmt: skip

@@ -198,7 +198,7 @@ def _queued(record: Mapping[str, Any], session: str) -> Iterator[Event]:
 
 
 def _is_program(written: str, record: Mapping[str, Any]) -> bool:
-    """Whether the program wrote what stands in a user's place, by its own marks or by the words that it begins with."""
+    """Whether the program wrote the words in a user's place, by its own marks or by how they begin."""
     origin = as_dict(record.get("origin")).get("kind")
     marked = record.get("isMeta") is True or record.get("isSynthetic") is True or record.get("promptSource") == "system"
     return marked or (origin is not None and origin not in _BY_PEOPLE) or written.startswith(_PROGRAM)
