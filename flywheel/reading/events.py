@@ -35,7 +35,7 @@ _USER = (
     "tenant",
     "tenant_id",
 )
-_POLICY = ("policy", "release", "policy_version", "agent_version", "model_version", "pipeline_name")  # AgentDojo's
+_POLICY = ("policy", "release", "policy_version", "agent_version", "pipeline_name")  # the last one AgentDojo's
 _TASK = (
     "task_key", "task_id", "dataset_item_id", "example_id", "scenario_id", "problem_id", "question_id",
     "weave_task_id", "user_task_id", "taskKey", "taskId", "datasetItemId", "exampleId", "scenarioId", "problemId",
@@ -92,11 +92,17 @@ def source_of(*places: Mapping[str, Any]) -> Source:
     return {
         "conversation_id": ident(columns.get("conversation_id")),
         "user": ident(as_dict(columns.get("user")).get("id")) or ident(columns.get("user")),
-        "policy": ident(columns.get("policy")),
+        "policy": ident(columns.get("policy")) or _release(text(columns.get("model")), places),
         "task_key": _in_suite(ident(columns.get("task_key")), places),
         "ts": when(columns.get("ts")) or _on_day(columns.get("ts"), places),
         "model": text(columns.get("model")),
     }
+
+
+def _release(model: str | None, places: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return a model with its version: what serves it may have one, which alone would name several models."""
+    version = next((value for place in places if (value := ident(place.get("model_version")))), None)
+    return f"{model}/{version}" if model and version and version != model else version
 
 
 def _is_problem(instance: Any, place: Mapping[str, Any]) -> bool:

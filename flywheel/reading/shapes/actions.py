@@ -20,6 +20,7 @@ Turn = dict[str, Any]
 _ACTIONS = ("action", "action_str", "action_code", "action_taken", "action_text", "executed_action", "chosen_action",
             "selected_action", "agent_action", "act", "model_action")  # fmt: skip
 _INPUTS = ("action_input", "actionInput", "action_args", "action_arguments", "action_parameters")
+_ARGUMENTS = ("arguments", "args", "parameters", "params", "kwargs", "tool_input", "tool_args")  # objects, of a tool
 _BEFORE = ("axtree", "axtree_txt", "accessibility_tree", "a11y_tree", "pruned_html", "dom", "state", "obs",
            "observation_before", "obs_before")  # fmt: skip
 _BEHIND = ("next_observation", "next_obs", "execution_result", "env_feedback", "feedback", "tool_output",
@@ -62,7 +63,7 @@ _CONCLUSIONS = ("final_response", "final_output", "final_message")  # a `final_a
 _SENTENCE = 5  # words
 _DONE = ("done", "isCompleted", "is_completed", "is_done", "terminated", "completed")
 _ENDED = ("success", "ok", "successful", "action_success")
-_CALL = "action"  # the tool, where an action is not an object that names one
+ACTION = "action"  # the tool, where an action is not an object that names one
 
 
 def is_step(item: Any) -> bool:
@@ -79,6 +80,7 @@ def is_step(item: Any) -> bool:
         return False
     is_answered = isinstance(fields.get("action"), dict) and "result" in fields and not _NUMBERS.isdisjoint(fields)
     is_earned = "reward" in fields and not _NUMBERED.isdisjoint(fields)
+    is_answered = is_answered or (not _NUMBERS.isdisjoint(fields) and _arguments_of(fields) is not None)
     return said or is_earned or is_answered or not _SHOWS.isdisjoint(fields)
 
 
@@ -170,10 +172,19 @@ def turns_of_step(step: Mapping[str, Any], position: int) -> Iterator[Turn]:
 def _given(step: Mapping[str, Any], acts: str) -> Any:
     """Return what an action was given in fields of its own: its input, or what a screen's agent acted on."""
     given = first(step, _INPUTS)
+    given = _arguments_of(step) if given is None else given
     if given is not None or not isinstance(step[acts], str) or not step[acts].isidentifier():
         return given
     aimed = {name: step[name] for name in _AIMED if step.get(name) is not None}
     return aimed or None
+
+
+def _arguments_of(step: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the arguments of an action that is a tool's name; None where there are none next to it."""
+    name = first(step, _ACTIONS)
+    if not isinstance(name, str) or not name.isidentifier():
+        return None
+    return next((held for field in _ARGUMENTS if isinstance(held := embedded(step.get(field)), dict)), None)
 
 
 def _failed(step: Mapping[str, Any]) -> dict[str, bool]:
@@ -224,7 +235,7 @@ def called(action: Any, inputs: Any = None) -> dict[str, Any]:
     opened = embedded(action) if isinstance(action, str) and action.lstrip().startswith("{") else action
     fields = as_dict(opened)
     if not fields:
-        return {"name": _CALL, "arguments": {"action": opened if isinstance(opened, str | list) else str(opened)}}
+        return {"name": ACTION, "arguments": {"action": opened if isinstance(opened, str | list) else str(opened)}}
     if (made := call_in(fields)) is not None:
         return {"name": made["name"], "arguments": made["arguments"]}
     only = next(iter(fields.values()))
@@ -234,7 +245,7 @@ def called(action: Any, inputs: Any = None) -> dict[str, Any]:
     held = first(fields, ("arguments", "args", "parameters", "params", "action_input", "kwargs", "input"))
     rest = {k: v for k, v in fields.items() if v is not None and v != name}
     given = held if isinstance(held, dict) else rest
-    return {"name": name or _CALL, "arguments": given}
+    return {"name": name or ACTION, "arguments": given}
 
 
 def _shown(value: Any) -> str | None:

@@ -17,11 +17,14 @@ from typing import Any, NamedTuple
 from flywheel.extensions import BadRecordError
 from flywheel.reading.events import source_of
 from flywheel.reading.messages import Message
+from flywheel.reading.outcomes import results
 from flywheel.reading.shapes.actions import answer_of, are_steps, goal_of
 from flywheel.reading.shapes.chats import chat, is_chat
 from flywheel.reading.values import as_dict, as_list, embedded, ident, words_of
 from flywheel.records import texts_in
 
+_MADE = {"calls", "called", "steps", "actions", "invocations", "trajectory", "trace", "turns"}
+_SHALLOW = 2  # objects around an empty list of calls
 _DEEPEST = 6  # objects and lists around a chat
 _MOST = 2000  # chats of a record; one with more is none of ours
 _ASKED = {
@@ -84,6 +87,32 @@ def chats_within(record: Mapping[str, Any]) -> list[Found]:
                    or _is_run(found, history) for found, history in whole)  # fmt: skip
     is_whole = is_whole and not any(_is_answered_beside(found, history) for found, history in whole)
     return _joined([found for found, _ in whole]) if is_whole else []
+
+
+def silent_run(record: Mapping[str, Any]) -> Found | None:
+    """Return a run whose agent made no call: what it was asked, and its answer, if it gave one, else only its outcome.
+
+    Known by an empty list of calls or steps, next to which the objects around it hold the request; without these runs,
+    those that failed at once would be missing, and success would be too high.
+    """
+    path, around = _unmade(record, (), (record,)) or ((), ())
+    about = {name: value for place in reversed(around) for name, value in place.items()}
+    goal, answer = goal_of(about), answer_of(about)
+    if goal is None or not (answer or results(about)):
+        return None
+    said = [{"role": "assistant", "content": answer}] if answer else []
+    return Found(path, [{"role": "user", "content": goal}, *said], around)
+
+
+def _unmade(
+    place: Mapping[str, Any], path: tuple[str, ...], around: tuple[Mapping[str, Any], ...]
+) -> tuple[tuple[str, ...], tuple[Mapping[str, Any], ...]] | None:
+    """Return where an empty list of calls or steps is, and the objects around it, the innermost first."""
+    for name, value in place.items():
+        if value == [] and not _MADE.isdisjoint(words_of(name)):
+            return (*path, name), around
+    inner = ((name, held) for name, held in place.items() if isinstance(held, dict) and len(path) < _SHALLOW)
+    return next((found for name, held in inner if (found := _unmade(held, (*path, name), (held, *around)))), None)
 
 
 def _is_run(found: Found, history: Sequence[Message]) -> bool:

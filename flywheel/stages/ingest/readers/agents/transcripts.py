@@ -19,18 +19,19 @@ from flywheel.reading.outcomes import results
 from flywheel.reading.reader import reader, share
 from flywheel.reading.rollout import Rollout, rollout_events
 from flywheel.reading.shapes import schemas
-from flywheel.reading.shapes.actions import answer_of, are_steps, conclusion_of, earned, goal_of
+from flywheel.reading.shapes.actions import ACTION, answer_of, are_steps, conclusion_of, earned, goal_of
 from flywheel.reading.shapes.chats import chat, has_calls, is_begun, is_chat, is_common, speaks
 from flywheel.reading.shapes.heard import by_speaker
 from flywheel.reading.shapes.items import item_messages
 from flywheel.reading.shapes.notices import is_shown
-from flywheel.reading.shapes.places import Found, chats_within
+from flywheel.reading.shapes.places import Found, chats_within, silent_run
 from flywheel.reading.shapes.series import chat_of_calls
 from flywheel.reading.shapes.whole import whole
 from flywheel.reading.shapes.wrapped import is_sdk_step
 from flywheel.reading.shapes.written import with_written_calls
 from flywheel.reading.usage import token_counts
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, present, text, when
+from flywheel.stages.common.tools import is_answer
 from flywheel.stages.ingest.readers.benchmarks.trainer_dumps import turn_messages
 
 _LISTS = (
@@ -50,6 +51,7 @@ _SET = ("args", "params", "run_config", "agent_config", "llm_config", "agent", "
 _TASKS = ("task", "challenge", "problem", "scenario", "instance", "test_case", "puzzle")
 _MODELS = ("model", "model_name", "modelId", "model_id", "chatModelTitle")
 _WHOLE = ("usage", "token_usage", "total_usage", "usage_metadata", "costBreakdown", "metrics")  # tokens of a whole chat
+_COSTS = ("cost_usd", "total_cost_usd", "usd_cost", "total_cost", "cost")
 _WAITING = "tool_approval_item"  # repeats a call for which somebody was asked
 _ACCUMULATED = "accumulated_"  # goose's names of the tokens of a whole chat; those of its last call are next to them
 _ERRORS = ("exception_info", "exception", "error", "traceback")
@@ -180,13 +182,17 @@ def _read(record: Mapping[str, Any]) -> Iterator[Event]:
     if _is_answered(record):
         raise BadRecordError("bad_record", "response answers the last message, outside of the chat")
     begun = [Found((name, ""), items, (record,)) for name, items in _near(record, is_begun)]
-    chats = _chats(record) or begun
+    chats = _chats(record) or begun or _silent_runs(record)
     own = {source_of(found.around[0])["conversation_id"] for found in chats}
     is_named = len(own) == len(chats) and None not in own  # each has a name of its own
     named = ((found, found.name if len(chats) > 1 and not is_named else "") for found in chats)
     said = [item for item in as_list(record.get("messages")) if not is_shown(item)]
     made = (event for found, name in named for event in _chat(record, found, name))
     yield from whole({**record, "messages": said} if said else record, made)
+
+
+def _silent_runs(record: Mapping[str, Any]) -> list[Found]:
+    return [run] if (run := silent_run(record)) is not None else []
 
 
 def _chat(record: Mapping[str, Any], found: Found, name: str) -> Iterator[Event]:
@@ -220,8 +226,7 @@ def _chat(record: Mapping[str, Any], found: Found, name: str) -> Iterator[Event]
     for event in rollout_events(rollout):
         yield {**event, "user": source["user"]}
     about = {"conversation_id": rollout.conversation, "user": source["user"], "ts": source["ts"] or started}
-    used = as_dict(embedded(first({**as_dict(around.get("context")), **around}, _WHOLE)))
-    totals = present(token_counts(used or _accumulated(around)))
+    totals = _totals(around)
     if totals and not any("output_tokens" in told for told in facts.values()):
         yield request([], {**rollout.columns(), **about}, len(history), {"usage_so_far": totals})
     judged = {**_judged(around), **_scored(found)}
@@ -231,15 +236,25 @@ def _chat(record: Mapping[str, Any], found: Found, name: str) -> Iterator[Event]
     yield from judgements(judged, {**rollout.columns(), **about}, None)
 
 
+def _totals(around: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tokens and the cost of a whole chat: in an object for them, or in fields next to it."""
+    used = as_dict(embedded(first({**as_dict(around.get("context")), **around}, _WHOLE)))
+    counted = present(token_counts(used)) or present(token_counts(_accumulated(around) or around))
+    return counted | present(
+        cost_usd=next((cost for name in _COSTS if (cost := number(around.get(name))) is not None), None)
+    )
+
+
 def _accumulated(around: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tokens of a whole chat that are fields of their own."""
     return {name.removeprefix(_ACCUMULATED): held for name, held in around.items() if name.startswith(_ACCUMULATED)}
 
 
 def _is_given(answer: str, history: list[Message]) -> bool:
-    """Whether the agent's last act has an answer in it already: `Finish[Paris]`."""
+    """Whether the agent's last act has an answer in it already: in words, or as `Finish[Paris]`."""
     act = next((message for message in reversed(history) if message["role"] == "assistant"), {})
-    texts = (str(act.get("content") or ""), *(flat_text(call["arguments"]) or "" for call in act.get("tool_calls", ())))
+    ends = (call for call in act.get("tool_calls", ()) if call["name"] == ACTION or is_answer(call["name"]))
+    texts = (str(act.get("content") or ""), *(flat_text(call.get("arguments")) or "" for call in ends))
     return any(answer.strip() in text for text in texts)
 
 
@@ -328,7 +343,8 @@ def _is_own(record: Any) -> bool:
 
 
 def _is_any(record: Any) -> bool:
-    return bool(_near(as_dict(record), is_begun) or _chats(record)) or _is_silent(record)
+    fields = as_dict(record)
+    return bool(_near(fields, is_begun) or _chats(record) or silent_run(fields)) or _is_silent(record)
 
 
 def _is_silent(record: Any) -> bool:

@@ -84,9 +84,7 @@ def _joined(question: Any, answer: Any, record: Mapping[str, Any]) -> Pair:
     turns = isinstance(answer, list) and bool(answer) and all("role" in as_dict(turn) for turn in answer)
     response = response_body(answer) if isinstance(answer, dict | list) and not turns else {"raw": answer}
     beside = {name: record[name] for name in ("inputTokenCount", "outputTokenCount") if name in record}
-    release = {"model_version"} if named else set()  # of a model in a registry, which names no policy
-    return Pair(request | present(model=named), {**response, "beside": {**record, **beside}},
-                {name: value for name, value in record.items() if name not in release})  # fmt: skip
+    return Pair(request | present(model=named), {**response, "beside": {**record, **beside}}, record)
 
 
 def _body(value: Any) -> Any:
