@@ -22,6 +22,7 @@ import polars as pl
 from flywheel.records import EventKind
 
 _FORK = '"forked_from":"'
+_BEGINS = '"begins_here":true'
 _BURST = timedelta(seconds=0.5)  # between lines that a program writes at once; a model's reply takes longer
 _MARK = '"threaded":true'
 _BY_USER = '"role":"user"'  # as canonical JSON writes it
@@ -51,9 +52,14 @@ def follow_threads(events: pl.DataFrame) -> pl.DataFrame:
 def _mark_forks(events: pl.DataFrame) -> pl.DataFrame:
     """Return events with the beginning of every fork that repeats the session it was forked from as `copied`.
 
-    A payload names that session (`forked_from`). What is repeated is older than the fork, or was written with its first
-    line: up to the first pause.
+    A payload names that session (`forked_from`), or is the first that is the fork's own (`begins_here`). What is
+    repeated is before that, or is older than the fork, or was written with its first line: up to the first pause.
     """
+    begun = events.filter(pl.col("payload").str.contains(_BEGINS, literal=True)).group_by("conversation_id")
+    begins = dict(begun.agg(pl.col("seq").min()).iter_rows())
+    if begins:
+        first = pl.col("conversation_id").replace_strict(begins, default=0, return_dtype=pl.Int64)
+        events = mark_copies(events, pl.col("seq") < first)
     named = events.filter(pl.col("payload").str.contains(_FORK, literal=True))
     pairs = named.select("conversation_id", pl.col("payload").str.json_path_match("$.forked_from")).unique().iter_rows()
     forks = sorted({name for name, session in pairs if not name.startswith(f"{session}/")})
@@ -141,7 +147,9 @@ class _Tree:
         self._order[message] = at
         self._parents.setdefault(message, parent)
         if kind == EventKind.MODEL_CALL.value:
-            self._replies[message].add(str(orjson.loads(payload).get("response_id") or message))
+            told = orjson.loads(payload)
+            if any((told.get("message") or {}).get(name) for name in ("content", "tool_calls")):  # not a thought alone
+                self._replies[message].add(str(told.get("response_id") or message))
         elif kind == EventKind.REQUEST.value and _BY_USER in payload:
             self._by_user.add(message)
 

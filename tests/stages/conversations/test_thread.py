@@ -121,6 +121,18 @@ def test_calls_side_by_side_are_no_attempts(tmp_path: Path) -> None:
     assert texts(log.built(tmp_path), SESSION) == ["", "Both are lost."]
 
 
+def test_a_thought_alone_is_no_attempt(tmp_path: Path) -> None:
+    log = Session()
+    log.user("u1", None, "where is order 7?")
+    log.reply("a1", "u1", "", "t1")
+    log.result("t1r", "a1", "t1")
+    log.user("u2", "t1r", "go on")
+    log.reply("a2", "u2", "")
+    log.user("u3", "t1r", "where is it?")
+    log.reply("a3", "u3", "It is lost.")
+    assert texts(log.built(tmp_path), SESSION) == ["", "It is lost."]
+
+
 def test_a_broken_chain_takes_nothing_apart(tmp_path: Path) -> None:
     log = rewound()
     del log.lines[7:13]  # what was given up is not there
@@ -239,3 +251,15 @@ def test_a_resumed_session_counts_what_it_repeats_once(tmp_path: Path) -> None:
     found = built(tmp_path, past=past.lines, again=lines)
     assert {name: row["output_tokens"] for name, row in found.items()} == {SESSION: 2, "resumed": 1}
     assert {name: row["n_steps"] for name, row in found.items()} == {SESSION: 2, "resumed": 3}
+
+
+def test_a_question_aside_counts_what_it_repeats_once(tmp_path: Path) -> None:
+    past, aside = rewound(), Session()
+    del past.lines[6:]
+    aside.lines = list(past.lines)
+    aside.user("n1", "a3", "<system-reminder>This is a side question from the user.</system-reminder>\n\nWhy?")
+    aside.reply("n2", "n1", "It rained.")
+    lines = [{**line, "isSidechain": True, "agentId": "aside_question-1"} for line in aside.lines]
+    found = built(tmp_path, past=past.lines, aside=lines)
+    tokens = {name: row["output_tokens"] for name, row in found.items()}
+    assert tokens == {SESSION: 2, f"{SESSION}/agent-aside_question-1": 1}

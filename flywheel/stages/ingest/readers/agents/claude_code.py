@@ -5,8 +5,8 @@ with their status, what users wrote, and what they did without words: refused a 
 What they wrote while the agent worked is only in an attachment of the queue. Sub-agents (sidechains) are conversations
 of their own. Text that the program put into a user's mouth is a system message. The summary of a compaction replaces
 all messages before it. Messages name the one before them, and form a tree where a user went back (`threads.py`); of
-titles, snapshots, queues and other bookkeeping only that link is kept. A fork's first lines are copies of the session
-that it was forked from. System prompt and tools are never logged.
+titles, snapshots, queues and other bookkeeping only that link is kept. The first lines of a fork, and of an agent that
+answers a question aside, are copies of their session. System prompt and tools are never logged.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from flywheel.reading.events import Event, Source, request, tool_result
 from flywheel.reading.feedback import feedback
 from flywheel.reading.messages import Message, messages
 from flywheel.reading.reader import reader, share
+from flywheel.reading.shapes.notices import is_by_program
 from flywheel.reading.status import FAILED, OK, UNKNOWN, stated_status
 from flywheel.reading.usage import token_counts
 from flywheel.reading.values import as_dict, as_list, first, ident, number, present, text, version, when
@@ -36,9 +37,10 @@ _INTERRUPTED = "[Request interrupted by user"
 _REJECTED = ("The user doesn't want to proceed with this tool use", "User rejected tool use")
 # A command that begins with <command-message> asks the agent, in a user's place; the others act by themselves.
 _PROGRAM = (
-    "<command-name>", "<local-command-", "<bash-", "<system-reminder>", "Caveat: The messages below",
-    "<task-notification>", "<teammate-message", "Base directory for this skill: ",
+    "<command-name>", "<local-command-", "<bash-", "Caveat: The messages below", "<task-notification>",
+    "<teammate-message",
 )  # fmt: skip
+_ASIDE = "<system-reminder>This is a side question from the user."
 _BY_PEOPLE = ("human", "channel")  # origins of messages; others are tasks in the background, and other sessions
 _QUEUED, _PROMPT = "queued_command", "prompt"  # what came while the agent worked, and that it is a message
 
@@ -201,14 +203,21 @@ def _is_program(written: str, record: Mapping[str, Any]) -> bool:
     """Whether the program wrote the words in a user's place, by its own marks or by how they begin."""
     origin = as_dict(record.get("origin")).get("kind")
     marked = record.get("isMeta") is True or record.get("isSynthetic") is True or record.get("promptSource") == "system"
-    return marked or (origin is not None and origin not in _BY_PEOPLE) or written.startswith(_PROGRAM)
+    by_another = origin is not None and origin not in _BY_PEOPLE
+    return marked or by_another or is_by_program(written) or written.startswith(_PROGRAM)
+
+
+def _is_aside(record: Mapping[str, Any]) -> bool:
+    """Whether a line is of an agent that answers one question aside: before it, its file has the session's lines."""
+    return str(record.get("agentId")).startswith("aside_question")
 
 
 def _words(written: str, record: Mapping[str, Any], source: Source) -> Iterator[Event]:
     compacted = _COMPACTED if record.get("isCompactSummary") is True else {}
     stopped = written.startswith(_INTERRUPTED)
     program = bool(compacted) or stopped or _is_program(written, record)
-    yield request([{"role": "system" if program else "user", "content": written}], source, 0, compacted)
+    begins = {"begins_here": True} if _is_aside(record) and written.startswith(_ASIDE) else {}
+    yield request([{"role": "system" if program else "user", "content": written}], source, 0, compacted | begins)
     if stopped:
         yield feedback(source, {"name": "interrupt", "annotator": "implicit"})
 
