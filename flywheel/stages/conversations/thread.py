@@ -132,6 +132,7 @@ class _Tree:
         self._parents: dict[str, str | None] = {}
         self._children: dict[str, list[str]] = defaultdict(list)
         self._replies: dict[str, set[str]] = defaultdict(set)
+        self._thoughts: set[str] = set()  # replies without words and calls, which are no attempt
         self._by_user: set[str] = set()
         for at, row in enumerate(events.select("span_id", "parent_id", "kind", "payload").iter_rows()):
             if row[0] is not None and _MARK in row[3]:
@@ -148,8 +149,10 @@ class _Tree:
         self._parents.setdefault(message, parent)
         if kind == EventKind.MODEL_CALL.value:
             told = orjson.loads(payload)
-            if any((told.get("message") or {}).get(name) for name in ("content", "tool_calls")):  # not a thought alone
+            if any((told.get("message") or {}).get(name) for name in ("content", "tool_calls")):
                 self._replies[message].add(str(told.get("response_id") or message))
+            else:
+                self._thoughts.add(message)
         elif kind == EventKind.REQUEST.value and _BY_USER in payload:
             self._by_user.add(message)
 
@@ -163,7 +166,7 @@ class _Tree:
                 if self._replies_in(below) - self._replies_in(path):
                     forks.append((other, following))
                 elif below & self._by_user:
-                    self.dropped |= below
+                    self.dropped |= below - self._thoughts  # whose tokens count
                 else:
                     kept |= below
         if instead:

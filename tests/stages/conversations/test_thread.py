@@ -130,7 +130,9 @@ def test_a_thought_alone_is_no_attempt(tmp_path: Path) -> None:
     log.reply("a2", "u2", "")
     log.user("u3", "t1r", "where is it?")
     log.reply("a3", "u3", "It is lost.")
-    assert texts(log.built(tmp_path), SESSION) == ["", "It is lost."]
+    project = log.built(tmp_path)
+    assert project.store.table("episodes", "episodes").collect()["conversation_id"].to_list() == [SESSION]
+    assert texts(project, SESSION)[-1] == "It is lost."
 
 
 def test_a_broken_chain_takes_nothing_apart(tmp_path: Path) -> None:
@@ -145,7 +147,7 @@ def threaded(parents: list[int | None]) -> pl.DataFrame:
     rows = []
     for i, parent in enumerate(parents):
         kind = "model_call" if i % 2 else "request"
-        payload: dict[str, Any] = {"message": {}} if i % 2 else {"messages": [{"role": "user"}]}
+        payload: dict[str, Any] = {"message": {"content": "Yes."}} if i % 2 else {"messages": [{"role": "user"}]}
         rows.append(
             {
                 "event_id": f"e{i}", "conversation_id": "c", "seq": i, "kind": kind, "span_id": f"m{i}",
