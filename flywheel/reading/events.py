@@ -59,6 +59,7 @@ _OF_MOMENTS = {
     "event", "utc", "iso", "ms",
 }  # fmt: skip
 _LONGEST_ID = 128
+_SHORTEST_NAME = 8  # of a record, by which a rating in another file may call it
 _CLOCK = re.compile(r"\d{1,2}:\d\d(?::\d\d(?:\.\d{1,6})?)?\Z")
 _ATTEMPT = ("id", "trajectory_id", "rollout_id", "attempt_id", "sample_id", "uuid")
 # What distinguishes equal attempts that have neither an id nor a time.
@@ -165,6 +166,12 @@ def attempt_of(record: Mapping[str, Any], history: list[Message], source: Source
         apart += [("policy", source["policy"])] if source["policy"] else []
         named = [[source["model"], *apart]] if source["model"] or apart else []
     return "chat-" + content_id("transcript", history, source["user"], source["task_key"], *named)
+
+
+def own_names(record: Mapping[str, Any]) -> list[str]:
+    """Return the name by which other files may call a record that is a talk: its own id, unless it is a number."""
+    own = ident(record.get("id"))
+    return [f"session:{own}"] if own and len(own) >= _SHORTEST_NAME and not own.isdecimal() else []
 
 
 def spoken(history: list[Message], source: Source, extra: Mapping[str, Any], *, seen: int = 0) -> Iterator[Event]:

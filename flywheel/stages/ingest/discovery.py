@@ -60,7 +60,7 @@ def discover(paths: Sequence[Path]) -> list[Path]:
 def discovery(paths: Sequence[Path]) -> Discovery:
     """Return the files that paths mean: files, folders (with all below them), globs, `-` for standard input.
 
-    In folders and buckets, hidden files are left out, and links that lead out of the folder.
+    In folders and buckets, hidden files and folders are left out, and links that lead out of the folder.
 
     Raises:
         IngestError: nothing is found: no path exists, or each is a FIFO, a socket or a device.
@@ -189,6 +189,8 @@ def _below(folder: Path, skipped: list[Skipped]) -> Iterator[Path]:
     """Yield the files in a folder and its folders."""
     root = folder.resolve()
     for place, folders, names in os.walk(folder, onerror=lambda error: skipped.append(_unreadable(error))):
+        hidden = sorted(name for name in folders if name.startswith("."))
+        skipped.extend(Skipped(Path(place) / name, _HIDDEN) for name in hidden if name not in _OF_TOOLS)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted([*names, *folders]):
             path = Path(place) / name
@@ -201,6 +203,11 @@ def _below(folder: Path, skipped: list[Skipped]) -> Iterator[Path]:
                 skipped.append(Skipped(path, why))
 
 
+_HIDDEN = "a hidden folder, which is read where it is named"  # agents keep their sessions in some: `.claude`, `.codex`
+_OF_TOOLS = frozenset((
+    ".git", ".hg", ".svn", ".venv", ".cache", ".flywheel", ".ipynb_checkpoints", ".pytest_cache", ".mypy_cache",
+    ".ruff_cache", ".idea", ".vscode", ".tox",
+))  # fmt: skip
 _INSIDE = "a link to a folder that is read under its own name"
 
 

@@ -82,7 +82,7 @@ def _read(record: Any, line: int) -> Iterator[Event]:
         raise BadRecordError("bad_record", "no entry of a session")
     source = {**_source(record), "span_id": ident(record.get("id")), "parent_id": ident(record.get("parentId"))}
     for n, event in enumerate(_events(record, source)):
-        about = {"threaded": True} if "parentId" in record and event["conversation_id"] == "pi" else {}
+        about = {"threaded": True} if source["span_id"] and event["conversation_id"] == "pi" else {}
         yield {**event, "seq": line * LINE + n, "payload": event["payload"] | about}
 
 

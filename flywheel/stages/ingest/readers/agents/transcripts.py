@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from flywheel.extensions import BadRecordError, Sample
-from flywheel.reading.events import Event, Source, attempt_of, request, source_of
+from flywheel.reading.events import Event, Source, attempt_of, own_names, request, source_of
 from flywheel.reading.feedback import judgements
 from flywheel.reading.messages import Message, flat_text, messages
 from flywheel.reading.outcomes import results
@@ -204,7 +204,9 @@ def _chat(record: Mapping[str, Any], found: Found, name: str) -> Iterator[Event]
         history, facts = _after({"role": "system", "content": prompt}, history, facts)
     if not any(message["role"] == "user" for message in history) and (goal := goal_of(around)):
         history, facts = _after({"role": "user", "content": goal}, history, facts)
-    if history[-1]["role"] == "tool" and (answer := answer_of(around)) and not _is_given(answer, history):
+    waits = [call["name"] for call in history[-1].get("tool_calls", ())]  # for what was not logged
+    acts = history[-1]["role"] == "tool" or bool(waits and not any(map(is_answer, waits)))
+    if acts and (answer := answer_of(around)) and not _is_given(answer, history):
         history.append({"role": "assistant", "content": answer})
     elif history[-1]["role"] == "assistant" and (end := conclusion_of(around)) and not _is_said(end, history):
         history.append({"role": "assistant", "content": end})
@@ -216,6 +218,7 @@ def _chat(record: Mapping[str, Any], found: Found, name: str) -> Iterator[Event]
     rollout = Rollout(
         conversation="/".join(filter(None, (named or attempt_of(around, history, source), name))),
         messages=history,
+        ids=() if named or name else own_names(around),
         task=source["task_key"] or _task(around),
         policy=source["policy"],
         model=source["model"],

@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from flywheel.extensions import Sample
-from flywheel.reading.events import Event, answer_from, attempt_of, source_of
+from flywheel.reading.events import Event, answer_from, attempt_of, own_names, source_of
 from flywheel.reading.feedback import outcome
 from flywheel.reading.messages import Message
 from flywheel.reading.outcomes import by_name, results
@@ -170,6 +170,7 @@ def _with_calls(
     rollout = Rollout(
         conversation=source["conversation_id"] or attempt_of(record, history, source),
         messages=history,
+        ids=own_names(record),
         task=source["task_key"],
         policy=source["policy"],
         facts={n: {**present(model=source["model"]), **told} for n, told in facts.items()},

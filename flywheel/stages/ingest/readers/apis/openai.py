@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flywheel.reading.events import Event, acted, attempt_of, source_of
+from flywheel.reading.events import Event, acted, attempt_of, own_names, source_of
 from flywheel.reading.feedback import judgements
 from flywheel.reading.messages import Message, messages, name_results, tool_schemas
 from flywheel.reading.outcomes import results
 from flywheel.reading.pairs import Pair, ends_answered, pair_of
 from flywheel.reading.reader import reader
 from flywheel.reading.shapes.acts import are_made
+from flywheel.reading.shapes.facts import facts_of
 from flywheel.reading.shapes.heard import people_in
 from flywheel.reading.shapes.turns import has_untyped_parts
 from flywheel.reading.shapes.whole import all_called, whole
@@ -29,6 +30,7 @@ from flywheel.stages.ingest.readers.apis._dialects.openai_files import chunk_eve
 from flywheel.stages.ingest.readers.apis._dialects.which import as_answered
 
 _LISTS = ("tool_calls", "content")  # of a message; other programs list what they made next to its words
+_OWN = {"ts", "output_tokens"}  # of a message in a chat of a program, which `transcripts` reads with them
 _BLOCKS = ("tool_use", "tool_result", "thinking")
 _UNRENDERED = (("raw_messages", "response"), ("fncall_messages", "fncall_response"))
 _RESPONSES = ("chat.completion", "text_completion")
@@ -104,6 +106,7 @@ def _is_transcript(record: Any) -> bool:
     parts = (p for m in items for p in as_list(m.get("content")))
     beside = (held for m in items for name, held in m.items() if name not in _LISTS and isinstance(held, list))
     is_plain = not has_untyped_parts(items) and people_in(items) is None and not any(map(are_made, beside))
+    is_plain = is_plain and not any(facts_of(m).keys() & _OWN for m in items)
     return is_plain and not any(as_dict(p).get("type") in _BLOCKS for p in parts)
 
 
@@ -127,7 +130,7 @@ def _transcript(record: Mapping[str, Any]) -> Iterator[Event]:
     history = with_written_calls(history)
     source = source_of(as_dict(embedded(record.get("metadata"))), record)
     if source["conversation_id"] is None:
-        source["conversation_id"] = attempt_of(record, history, source)
+        source |= {"conversation_id": attempt_of(record, history, source), "ids": own_names(record)}
     tools = tool_schemas(record.get("tools") or record.get("functions"))
     yield from acted(history, actions, source, {"tools": tools} if tools else {})
     yield from judgements(record, source, None)
@@ -151,7 +154,7 @@ def _weighed(value: Any) -> tuple[list[Message], set[int]]:
 
 READER = reader(
     "openai",
-    19,
+    20,
     "logs and files of Chat Completions",
     marks=[(0.95, _is_call), (0.9, _is_response), (0.65, _is_said), (0.6, _is_transcript)],
     read=_read,

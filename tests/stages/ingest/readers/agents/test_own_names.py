@@ -7,7 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
+from flywheel.funnel import Funnel
+from flywheel.pipeline.build.registry import LINK_COLUMNS
+from flywheel.stages.conversations.link import build_links
 from tests.stages.ingest.conftest import COUNTING
 
 Write = Callable[..., Path]
@@ -230,3 +234,51 @@ def test_a_session_of_mcp_has_its_calls_and_nothing_of_other_methods(write: Writ
         taken = take(write(f"{named}.jsonl", log), cfg=COUNTING)
         assert kinds(taken) == {"tool_call": 2, "tool_result": 2}
         assert sorted(row["status"] for row in taken.payloads() if "status" in row) == ["failed", "ok"]
+
+
+def test_a_run_that_failed_before_it_acted_is_an_attempt_like_the_others(write: Write, take: Take) -> None:
+    call = {"tool_name": "orders", "arguments": {"id": 7}, "result": "Lima", "error": None}
+    ran = {"success": True, "final_output": "Lima", "tools_called": [call], "prompt_tokens": 9, "usd_cost": 0.5}
+    failed = {"success": False, "final_output": None, "tools_called": [], "other_error": "The task took too long."}
+    known = {"success": True, "final_output": "It is in Lima.", "tools_called": []}
+    asked = {"id": "S1", "prompt": ASKED, "expect": "Lima"}
+    runs = [{"run_id": "r", "task": asked, "execution_result": result} for result in (ran, failed, known)]
+    taken = take(write("runs.jsonl", runs), cfg=COUNTING)
+    assert taken.quarantined.is_empty()
+    assert sorted(payload["value"] for payload in taken.payloads() if "value" in payload) == [0.0, 1.0, 1.0]
+    assert kinds(taken) == {"model_call": 3, "outcome": 3, "request": 4, "tool_result": 1}
+    counted = [payload["usage_so_far"] for payload in taken.payloads() if "usage_so_far" in payload]
+    assert counted == [{"input_tokens": 9, "cost_usd": 0.5}]
+
+
+def test_a_rating_finds_the_row_that_it_names(write: Write, take: Take) -> None:
+    row = {"id": "9a855aae-e08d-4111", "question": ASKED, "answer": ANSWERED, "model": "m"}
+    write("rows.jsonl", [row, row | {"id": "71bbe693-a2ac-48f6", "question": "And the large one?"}])
+    write("feedback.jsonl", [{"id": 1, "conversation_id": "71bbe693-a2ac-48f6", "feedback": 1}])
+    links = build_links(take(cfg=COUNTING).events.select(LINK_COLUMNS), Funnel())
+    assert links["state"].to_list() == ["joined"]
+
+
+def test_messages_with_times_of_their_own_keep_them(write: Write, take: Take) -> None:
+    said = [{"role": "user", "content": ASKED, "timestamp": 1775582387}]
+    said += [{"role": "assistant", "content": ANSWERED, "timestamp": 1775582390}]
+    record = {"id": "2026-session-1", "model": "m", "started_at": 1775582336, "input_tokens": 9, "messages": said}
+    events = take(write("chat.jsonl", [record]), cfg=COUNTING).events
+    assert events.filter(pl.col("kind") == "model_call")["ts"].dt.epoch("s").to_list() == [1775582390]
+    assert events["ids"].to_list()[0] == ["session:2026-session-1"]
+
+
+@pytest.mark.parametrize("name", ["arguments", "args", "params"])
+@pytest.mark.parametrize("seen", [{"observation": {"name": "Ann"}}, {}])
+def test_an_actions_arguments_next_to_it_are_its_own(name: str, seen: dict[str, Any], write: Write, take: Take) -> None:
+    step = {"step": 1, "action": "get_customer", name: {"id": "C101"}, **seen}
+    record = {"prompt": ASKED, "steps": [step], "final_answer": ANSWERED}
+    taken = take(write("runs.jsonl", [record]), cfg=COUNTING)
+    calls = [call for payload in taken.payloads() for call in payload.get("message", {}).get("tool_calls", ())]
+    assert [(call["name"], call["arguments"]) for call in calls] == [("get_customer", {"id": "C101"})]
+
+
+def test_two_models_on_one_server_are_two_policies(write: Write, take: Take) -> None:
+    turns = [{"role": "user", "content": ASKED}, {"role": "assistant", "content": ANSWERED}]
+    rows = [{"model": f"gpt-{n}", "model_version": "vllm-0.6", "messages": turns} for n in (1, 2)]
+    assert set(take(write("chats.jsonl", rows), cfg=COUNTING).events["policy"]) == {"gpt-1/vllm-0.6", "gpt-2/vllm-0.6"}

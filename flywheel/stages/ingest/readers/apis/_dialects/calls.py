@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from flywheel.reading.events import Event, Source, conversation_of, request, source_of, tool_result
+from flywheel.reading.events import Event, Source, conversation_of, own_names, request, source_of, tool_result
 from flywheel.reading.feedback import is_scored, judgements
 from flywheel.reading.messages import Message
 from flywheel.reading.pairs import Pair, common_payload
@@ -128,11 +128,13 @@ def source_of_pair(pair: Pair, history: list[Message], response: Mapping[str, An
     trace, own = _find(places, _TRACE), ident(response.get("id"))
     conversation = source["conversation_id"]
     conversation = (named or conversation) if conversation == trace else conversation
+    is_row = conversation is None and not {"said", "raw"}.isdisjoint({*pair.response, *response})
     if conversation is None and history:
-        is_attempt = is_scored(pair.envelope) and not {"said", "raw"}.isdisjoint({*pair.response, *response})
+        is_attempt = is_scored(pair.envelope) and is_row
         conversation = attempt_name(pair) if is_attempt else conversation_of(history, source["user"])
     source["conversation_id"] = conversation or (response_name(own) if own else f"chat-{content_id(response)}")
     source["ids"] = names(source["conversation_id"], response=own, request=_find(places, _REQUEST), trace=trace)
+    source["ids"] += own_names(pair.envelope) if is_row else []
     return source
 
 
