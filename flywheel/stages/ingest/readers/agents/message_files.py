@@ -162,10 +162,10 @@ def _is_other(record: Any) -> bool:
 def _is_said(record: Any) -> bool:
     """Whether the agent speaks in a record, and does not only call."""
     entry = entry_of(record)
-    if is_exchange(record):  # one that has an id of its own may be alone, and not one of a chat; so is one of a test
-        return not is_tested(record) and (
-            _named(record) is not None or not any(str(name).lower().endswith("id") for name in record)
-        )
+    if is_exchange(record):  # one with an id or a time of its own may be alone, and not one of a chat; so is a test's
+        is_timed = _source(record)["ts"] is not None and asked_as(record) != "user"
+        is_alone = is_timed or any(str(name).lower().endswith("id") for name in record)
+        return not is_tested(record) and (_named(record) is not None or not is_alone)
     if entry is not None:
         return entry.kind == "words"
     is_bare = is_act(record) and record.get("type") not in ITEM_KINDS and said_in(record) is None

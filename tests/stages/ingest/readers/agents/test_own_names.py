@@ -282,3 +282,8 @@ def test_two_models_on_one_server_are_two_policies(write: Write, take: Take) -> 
     turns = [{"role": "user", "content": ASKED}, {"role": "assistant", "content": ANSWERED}]
     rows = [{"model": f"gpt-{n}", "model_version": "vllm-0.6", "messages": turns} for n in (1, 2)]
     assert set(take(write("chats.jsonl", rows), cfg=COUNTING).events["policy"]) == {"gpt-1/vllm-0.6", "gpt-2/vllm-0.6"}
+
+
+def test_questions_at_their_times_are_a_talk_each(write: Write, take: Take) -> None:
+    rows = [{"timestamp": f"{AT[:-3]}0{n}Z", "user_message": ASKED, "assistant_reply": ANSWERED} for n in range(3)]
+    assert take(write("log.jsonl", rows), cfg=COUNTING).events["conversation_id"].n_unique() == 3

@@ -130,12 +130,18 @@ def source_of_pair(pair: Pair, history: list[Message], response: Mapping[str, An
     conversation = (named or conversation) if conversation == trace else conversation
     is_row = conversation is None and not {"said", "raw"}.isdisjoint({*pair.response, *response})
     if conversation is None and history:
-        is_attempt = is_scored(pair.envelope) and is_row
+        is_attempt = is_row and (is_scored(pair.envelope) or _is_alone(pair, source))
         conversation = attempt_name(pair) if is_attempt else conversation_of(history, source["user"])
     source["conversation_id"] = conversation or (response_name(own) if own else f"chat-{content_id(response)}")
     source["ids"] = names(source["conversation_id"], response=own, request=_find(places, _REQUEST), trace=trace)
     source["ids"] += own_names(pair.envelope) if is_row else []
     return source
+
+
+def _is_alone(pair: Pair, source: Source) -> bool:
+    """Whether a row is of one question in words, at its own time or under its own id: equal words are asked again."""
+    lists = any(isinstance(held, list) for held in pair.request.values())  # of messages, which may go on in a next row
+    return not lists and (source["ts"] is not None or ident(pair.envelope.get("id")) is not None)
 
 
 def attempt_name(pair: Pair) -> str:
