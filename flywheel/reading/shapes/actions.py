@@ -104,7 +104,10 @@ def are_steps(items: Any) -> bool:
 
 
 def goal_of(around: Mapping[str, Any]) -> str | None:
-    """Return what was to be done, as the objects around a trajectory say it."""
+    """Return what was to be done, as the objects around a trajectory say it; a `task` of one word is its id."""
+    named = text(around.get("task"))
+    is_id = named is not None and " " not in named.strip()
+    around = {name: held for name, held in around.items() if name != "task"} if is_id else around
     value = first(around, _GOALS)
     if value is None:
         value = next((held for name, held in around.items() if _is_goal(name) and text(held)), None)

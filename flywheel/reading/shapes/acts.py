@@ -30,7 +30,7 @@ _DEEPEST = 24  # objects and lists around a call
 
 def call_in(fields: Mapping[str, Any]) -> Call | None:
     """Return the call that an object is, as id, name and arguments; None for any other object."""
-    given = next((name for name in fields if _is(name, _GIVEN, _OF_GIVEN)), None)
+    given = next((name for name in fields if _is(name, _GIVEN, _OF_GIVEN)), None) or _asked(fields)
     tool = None if given is None else _tool(fields, words_of(given))
     if given is None or tool is None:
         return None
@@ -38,6 +38,13 @@ def call_in(fields: Mapping[str, Any]) -> Call | None:
     is_words = isinstance(value, str) and bool(value) and _written(value) is None
     arguments = {"input": value} if is_words else {} if value is None else value
     return {"id": ident(first(fields, IDS)), "name": tool, "arguments": arguments}
+
+
+def _asked(fields: Mapping[str, Any]) -> str | None:
+    """Return the field of what a tool was asked, as a server logs it: an object under `request`, not one of a model."""
+    asked = as_dict(fields.get("request"))
+    is_tools = bool(asked) and not {"tool", "tool_name", "toolName"}.isdisjoint(fields)
+    return "request" if is_tools and {"messages", "model", "prompt"}.isdisjoint(asked) else None
 
 
 def _written(value: str) -> dict[str, Any] | None:

@@ -35,7 +35,7 @@ from flywheel.reading.shapes.wrapped import unwrapped
 from flywheel.reading.shapes.written import appended
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, text
 
-_WORDS = ("content", "value", "text", "message", "parts", "body")
+_WORDS = ("content", "value", "text", "message", "parts", "body", "message_text", "message_content", "messageText")
 _SAYS = {"content", "text", "message", "toolCalls", "tool_calls"}  # of a message whose speaker is its kind
 _CALLED = ("function_call", "function-call")  # of ShareGPT: a message that is a call as JSON text
 _STEPS = ("step-start", "step-finish")

@@ -22,6 +22,13 @@ OTHERS = {
     "ai assistant": "assistant", "virtual_agent": "assistant", "virtual_assistant": "assistant", "llm": "assistant",
     "end_user": "user", "end-user": "user", "caller": "user", "visitor": "user",
 }  # fmt: skip
+_ROLES = {  # words that name a role only in the field for it
+    "question": "user", "query": "user", "answer": "assistant", "reply": "assistant", "response": "assistant",
+    "client": "user", "cliente": "user", "usuario": "user", "utilisateur": "user", "utente": "user", "kunde": "user",
+    "benutzer": "user", "nutzer": "user", "usuário": "user", "пользователь": "user", "клиент": "user", "用户": "user",
+    "asistente": "assistant", "assistente": "assistant", "assistent": "assistant", "agente": "assistant",
+    "ассистент": "assistant", "бот": "assistant", "助手": "assistant",
+}  # fmt: skip
 _MODELS = re.compile(  # by whose names a chat may name its agent
     r"(?:claude|chatgpt|gpt|gemini|copilot|llama|mistral|qwen|deepseek|grok|perplexity)(?:[- ][\w.: -]{0,30})?",
     re.IGNORECASE,
@@ -31,7 +38,8 @@ _CALLS = (*CALL_KINDS, *RESULT_KINDS)
 
 def renamed(named: str) -> str | None:
     """Return the role of a speaker whom others do not name so: by a program's word, or as a model."""
-    return OTHERS.get(named.lower()) or ("assistant" if _MODELS.fullmatch(named) else None)
+    small = named.strip().lower()
+    return OTHERS.get(small) or _ROLES.get(small) or ("assistant" if _MODELS.fullmatch(named) else None)
 
 
 def role_of(item: Mapping[str, Any]) -> str | None:

@@ -18,11 +18,15 @@ _Numbered = tuple[int, str]
 _Rows = Iterator[tuple[int, dict[str, Any]]]
 
 _AT = r"(?:\[?(?P<at>\d{4}-\d\d-\d\d[T ]\d\d:\d\d[\d:.]*Z?)\]?\s{1,3}(?:[-|]\s)?)?"
-_SPEAKERS = "User|Human|Customer|You|System|Assistant|AI Assistant|AI|Agent|Bot|Chatbot|Model|ChatGPT|GPT|Claude|Gemini"
+_SPEAKERS = (
+    "User|Human|Customer|You|System|Assistant|AI Assistant|AI|Agent|Bot|Chatbot|Model|ChatGPT|GPT|Claude|Gemini"
+    "|Tool[ _]call|Tool[ _]result"
+)
 _NAMED = re.compile(
     rf"{_AT}(?:- |[^\w\s\[*(]{{1,3}} )?\[?(?:\*\*)?(?P<name>{_SPEAKERS})(?: ?:\*\*|\*\* ?:|\]? ?:)\s*(?P<words>.*)\Z",
     re.IGNORECASE,
 )
+_WRITTEN_CALL = re.compile(r"([\w.:-]{1,80})\((.*)\)", re.DOTALL)
 _USERS = {"user", "human", "customer", "you"}
 _FEWEST = 2  # turns of each of two speakers
 _ASKED = {"❯ ", "> "}  # noqa: RUF001 - a prompt's mark
@@ -51,7 +55,7 @@ def plain_layout(head: Sequence[str]) -> str:
         return "react"
     names = [named["name"].lower() for line in head if (named := _NAMED.match(line.rstrip()))]
     by_user = sum(name in _USERS for name in names)
-    by_agent = sum(name not in _USERS and name != "system" for name in names)
+    by_agent = sum(name not in _USERS and name != "system" and not name.startswith("tool") for name in names)
     is_talk = _NAMED.match(first.rstrip()) is not None and min(by_user, by_agent) >= _FEWEST
     return "named" if is_talk and max(by_user, by_agent) <= 2 * min(by_user, by_agent) else ""
 
@@ -66,20 +70,49 @@ def _is_react(head: Sequence[str]) -> bool:
     return not is_open and not explains_a_loop(head[: found[0][0]])
 
 
+def talk_in(text: str) -> list[dict[str, Any]]:
+    """Return the messages of a text that is a talk, each speaker at the beginning of a line; [] for any other text.
+
+    A talk has a call written among its lines, or twice as many turns as one example in a prompt.
+    """
+    lines = text.splitlines()
+    rows = [row for _, row in named_turns(list(enumerate(lines, 1)))]
+    calls = any(row.get("tool_calls") for row in rows) and {"user", "assistant"} <= {row["role"] for row in rows}
+    begins = bool(lines) and _NAMED.match(lines[0].rstrip()) is not None
+    return rows if begins and (calls or plain_layout(lines) == "named") else []
+
+
 def named_turns(lines: Sequence[_Numbered]) -> _Rows:
-    """Yield the messages of a talk, each with the number of its first line."""
+    """Yield the messages of a talk, each with the number of its first line; calls and results are by their names."""
     start, row, held = 0, dict[str, Any](), list[str]()
+    calls = 0
     for number, line in (*lines, (0, "User:")):
         named = _NAMED.match(line.rstrip())
         if named is None:
             held.append(line)
             continue
         if words := trimmed([(words, False) for words in held]).strip():
-            yield start, {**row, "content": words}
-        name = named["name"].lower()
-        role = "user" if name in _USERS else "system" if name == "system" else "assistant"
+            call = _WRITTEN_CALL.fullmatch(words) if row.get("role") == "call" else None
+            calls += call is not None
+            yield start, row | _said(row, words, call, f"written_{calls}")
+        name = named["name"].lower().replace("_", " ")
+        role = "call" if name == "tool call" else "tool" if name == "tool result" else None
+        role = role or ("user" if name in _USERS else "system" if name == "system" else "assistant")
         start, row = number, {"role": role} | ({"timestamp": named["at"]} if named["at"] else {})
         held = [named["words"] or ""]
+
+
+def _said(row: dict[str, Any], words: str, call: re.Match[str] | None, own: str) -> dict[str, Any]:
+    """Return what a message says: a call as `find({"id": 7})`, what it gave, or words."""
+    if call is not None:
+        return {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": own, "name": call[1], "arguments": call[2]}],
+        }
+    if row.get("role") == "tool":
+        return {"content": words, "tool_call_id": own}
+    return {"role": "assistant" if row.get("role") == "call" else row.get("role"), "content": words}
 
 
 def terminal_turns(lines: Sequence[_Numbered]) -> _Rows:

@@ -32,12 +32,14 @@ from flywheel.reading.shapes.written import with_written_calls
 from flywheel.reading.usage import token_counts
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, present, text, when
 from flywheel.stages.common.tools import is_answer
+from flywheel.stages.ingest.plain_text import talk_in
 from flywheel.stages.ingest.readers.benchmarks.trainer_dumps import turn_messages
 
 _LISTS = (
     "messages", "conversations", "conversation", "trajectory", "history", "turns", "chat_messages", "message_list",
     "message_history", "chat_history", "dialogue", "dialog", "transcript", "chat", "steps",
 )  # fmt: skip
+_TEXTS = ("text", "content", "conversation_text", "transcript_text", "chat_log", "messages_display", "body")
 _HUNG_UP = ("endedReason", "ended_reason", "disconnection_reason")
 _WORD, _MOST = re.compile(r"\w{3,}"), 0.8
 _Chat = tuple[str, list[Any]]
@@ -96,7 +98,16 @@ def _near(outer: Mapping[str, Any], fits: Callable[[Any], bool]) -> list[_Chat]:
         return [("", path)]
     store = as_dict(outer.get("store"))
     stored = [(name, items) for name, items in store.items() if fits(items)]
-    return stored or [("", items) for items in [chat_of_calls(outer)] if fits(items)]
+    return (
+        stored or [("", items) for items in (chat_of_calls(outer), *_written_talk(outer).values()) if fits(items)][:1]
+    )
+
+
+def _written_talk(outer: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return the field in which a talk is one text, each speaker at the beginning of a line, with its messages."""
+    held = ((name, outer.get(name)) for name in (*_LISTS, *_TEXTS))
+    talks = ({name: items} for name, words in held if isinstance(words, str) and (items := talk_in(words)))
+    return next(talks, {})
 
 
 def _acted(outer: Mapping[str, Any]) -> list[Any]:
@@ -188,7 +199,7 @@ def _read(record: Mapping[str, Any]) -> Iterator[Event]:
     named = ((found, found.name if len(chats) > 1 and not is_named else "") for found in chats)
     said = [item for item in as_list(record.get("messages")) if not is_shown(item)]
     made = (event for found, name in named for event in _chat(record, found, name))
-    yield from whole({**record, "messages": said} if said else record, made)
+    yield from whole({**record, "messages": said} if said else {**record, **_written_talk(record)}, made)
 
 
 def _silent_runs(record: Mapping[str, Any]) -> list[Found]:

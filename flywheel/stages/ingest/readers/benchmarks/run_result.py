@@ -20,7 +20,8 @@ from flywheel.reading.reader import reader
 from flywheel.reading.shapes.actions import is_step
 from flywheel.reading.shapes.places import chats_within, numbered
 from flywheel.reading.shapes.spoken import answered_field, asked_field
-from flywheel.reading.values import as_dict, as_list, first, ident, text, when
+from flywheel.reading.usage import token_counts
+from flywheel.reading.values import as_dict, as_list, first, ident, present, text, when
 from flywheel.records import SETTINGS, content_id
 from flywheel.stages.ingest.readers.apis._dialects.calls import LINE
 from flywheel.stages.ingest.readers.apis.exchanges import is_page, is_worded
@@ -163,6 +164,7 @@ def _talks(fields: Mapping[str, Any]) -> bool:
     within = {name: held for inner in map(as_dict, fields.values()) for name, held in inner.items()}
     talks = talks or (is_worded(fields) and answered_field(fields) != "answer")  # which may be the right one
     talks = talks or bool(asked_field(within) and answered_field(within))
+    talks = talks or bool(asked_field(fields) and present(token_counts(fields)))  # a request whose answer is not kept
     return talks or (text(first(fields, _TOOLS)) is not None and not fields.keys().isdisjoint(_GIVEN))
 
 

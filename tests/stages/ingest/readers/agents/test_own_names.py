@@ -239,7 +239,7 @@ def test_a_session_of_mcp_has_its_calls_and_nothing_of_other_methods(write: Writ
 def test_a_run_that_failed_before_it_acted_is_an_attempt_like_the_others(write: Write, take: Take) -> None:
     call = {"tool_name": "orders", "arguments": {"id": 7}, "result": "Lima", "error": None}
     ran = {"success": True, "final_output": "Lima", "tools_called": [call], "prompt_tokens": 9, "usd_cost": 0.5}
-    failed = {"success": False, "final_output": None, "tools_called": [], "other_error": "The task took too long."}
+    failed: dict[str, Any] = {"success": False, "final_output": None, "tools_called": [], "other_error": "The task took too long."}
     known = {"success": True, "final_output": "It is in Lima.", "tools_called": []}
     asked = {"id": "S1", "prompt": ASKED, "expect": "Lima"}
     runs = [{"run_id": "r", "task": asked, "execution_result": result} for result in (ran, failed, known)]
@@ -287,3 +287,58 @@ def test_two_models_on_one_server_are_two_policies(write: Write, take: Take) -> 
 def test_questions_at_their_times_are_a_talk_each(write: Write, take: Take) -> None:
     rows = [{"timestamp": f"{AT[:-3]}0{n}Z", "user_message": ASKED, "assistant_reply": ANSWERED} for n in range(3)]
     assert take(write("log.jsonl", rows), cfg=COUNTING).events["conversation_id"].n_unique() == 3
+
+
+TOLD = """user: Where is order 7?
+
+assistant: I look.
+
+tool_call: orders({"id": 7})
+
+tool_result: Lima
+
+assistant: In Lima."""
+
+
+def test_a_talk_in_one_text_is_read_with_its_calls(write: Write, take: Take) -> None:
+    taken = take(write("chats.jsonl", [{"id": "t01", "difficulty": 2, "text": TOLD}]), cfg=COUNTING)
+    assert kinds(taken) == {"model_call": 3, "request": 1, "tool_result": 1}
+    calls = [call for payload in taken.payloads() for call in payload.get("message", {}).get("tool_calls", ())]
+    assert [(call["name"], call["arguments"]) for call in calls] == [("orders", {"id": 7})]
+    one = {"id": "t01", "text": "User: Where is it?\nAssistant: In Lima."}  # an example, perhaps
+    assert (
+        take(write("texts.jsonl", [one]), cfg=COUNTING)
+        .events.filter(pl.col("source_file").str.contains("texts"))
+        .is_empty()
+    )
+
+
+@pytest.mark.parametrize(
+    "names", [("question", "answer"), ("cliente", "agente"), ("用户", "助手"), ("Kunde", "Assistent")]
+)
+def test_speakers_under_words_of_other_languages_are_known(names: tuple[str, str], write: Write, take: Take) -> None:
+    rows = [
+        {"chat_id": "c", "sender": name, "message_text": said}
+        for name, said in ((names[0], ASKED), (names[1], ANSWERED))
+    ]
+    assert kinds(take(write("rows.jsonl", rows), cfg=COUNTING)) == {"model_call": 1, "request": 1}
+
+
+def test_the_text_of_a_task_is_what_was_asked_and_its_id_is_not(write: Write, take: Take) -> None:
+    act = {"type": "tool_use", "id": "c1", "name": "orders", "input": {"id": 7}}
+    turns = [{"role": "assistant", "content": [act]}, {"role": "tool", "tool_call_id": "c1", "content": "Lima"}]
+    run = {"run_id": "r", "task": "task_10", "task_text": "Find out where order 7 is today.", "turns": turns}
+    payloads = take(write("run.jsonl", [run]), cfg=COUNTING).payloads()
+    assert payloads[0]["messages"] == [{"role": "user", "content": run["task_text"]}]
+
+
+def test_a_server_of_tools_logs_what_it_was_asked_and_gave(write: Write, take: Take) -> None:
+    row = {"timestamp": AT, "tool_name": "search", "request": {"q": "lamp"}, "response": [{"sku": 1}], "success": True}
+    assert kinds(take(write("log.jsonl", [row, row | {"request": {"q": "desk"}}]), cfg=COUNTING)) == {
+        "tool_call": 2, "tool_result": 2,
+    }  # fmt: skip
+
+
+def test_requests_whose_answers_were_not_kept_are_no_verdicts(write: Write, take: Take) -> None:
+    row = {"session_id": "s", "prompt_id": "p", "model_id": "m", "query": ASKED, "prompt_tokens": 20, "success": True}
+    assert take(write("log.jsonl", [row, row | {"prompt_id": "q"}]), cfg=COUNTING).events.is_empty()
