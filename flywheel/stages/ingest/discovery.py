@@ -189,9 +189,9 @@ def _below(folder: Path, skipped: list[Skipped]) -> Iterator[Path]:
     """Yield the files in a folder and its folders."""
     root = folder.resolve()
     for place, folders, names in os.walk(folder, onerror=lambda error: skipped.append(_unreadable(error))):
-        hidden = sorted(name for name in folders if name.startswith("."))
+        hidden = sorted(name for name in folders if name.startswith(".") and name not in _OF_SESSIONS)
         skipped.extend(Skipped(Path(place) / name, _HIDDEN) for name in hidden if name not in _OF_TOOLS)
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        folders[:] = sorted(name for name in folders if not name.startswith(".") or name in _OF_SESSIONS)
         for name in sorted([*names, *folders]):
             path = Path(place) / name
             if name.startswith(".") or (name in folders and not path.is_symlink()):
@@ -204,6 +204,7 @@ def _below(folder: Path, skipped: list[Skipped]) -> Iterator[Path]:
 
 
 _HIDDEN = "a hidden folder, which is read where it is named"  # agents keep their sessions in some: `.claude`, `.codex`
+_OF_SESSIONS = (".system_generated",)  # within each of Antigravity's
 _OF_TOOLS = frozenset((
     ".git", ".hg", ".svn", ".venv", ".cache", ".flywheel", ".ipynb_checkpoints", ".pytest_cache", ".mypy_cache",
     ".ruff_cache", ".idea", ".vscode", ".tox",

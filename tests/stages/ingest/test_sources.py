@@ -29,6 +29,15 @@ def test_folders_files_and_globs_each_file_once(tmp_path: Path) -> None:
     assert discover([tmp_path / ".hidden.jsonl"]) == [tmp_path / ".hidden.jsonl"]
 
 
+def test_hidden_folders_are_named_and_those_within_a_session_are_read(tmp_path: Path) -> None:
+    for name in (".claude/projects/s.jsonl", ".git/x.jsonl", "brain/.system_generated/logs/t.jsonl"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("{}")
+    found = discovery([tmp_path])
+    assert [file.name for file in found.files] == ["t.jsonl"]
+    assert [(skipped.path.name, "hidden" in skipped.why) for skipped in found.skipped] == [(".claude", True)]
+
+
 def test_links_do_not_lead_out(tmp_path: Path) -> None:
     logs, outside = tmp_path / "logs", tmp_path / "outside"
     logs.mkdir()

@@ -239,7 +239,12 @@ def test_a_session_of_mcp_has_its_calls_and_nothing_of_other_methods(write: Writ
 def test_a_run_that_failed_before_it_acted_is_an_attempt_like_the_others(write: Write, take: Take) -> None:
     call = {"tool_name": "orders", "arguments": {"id": 7}, "result": "Lima", "error": None}
     ran = {"success": True, "final_output": "Lima", "tools_called": [call], "prompt_tokens": 9, "usd_cost": 0.5}
-    failed: dict[str, Any] = {"success": False, "final_output": None, "tools_called": [], "other_error": "The task took too long."}
+    failed: dict[str, Any] = {
+        "success": False,
+        "final_output": None,
+        "tools_called": [],
+        "other_error": "The task took too long.",
+    }
     known = {"success": True, "final_output": "It is in Lima.", "tools_called": []}
     asked = {"id": "S1", "prompt": ASKED, "expect": "Lima"}
     runs = [{"run_id": "r", "task": asked, "execution_result": result} for result in (ran, failed, known)]
