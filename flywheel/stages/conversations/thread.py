@@ -132,7 +132,7 @@ class _Tree:
         self._parents: dict[str, str | None] = {}
         self._children: dict[str, list[str]] = defaultdict(list)
         self._replies: dict[str, set[str]] = defaultdict(set)
-        self._thoughts: set[str] = set()  # replies without words and calls, which are no attempt
+        self._thoughts: set[str] = set()  # replies without words and calls, which make no attempt
         self._by_user: set[str] = set()
         for at, row in enumerate(events.select("span_id", "parent_id", "kind", "payload").iter_rows()):
             if row[0] is not None and _MARK in row[3]:

@@ -103,7 +103,7 @@ def named_turns(lines: Sequence[_Numbered]) -> _Rows:
 
 
 def _said(row: dict[str, Any], words: str, call: re.Match[str] | None, own: str) -> dict[str, Any]:
-    """Return what a message says: a call as `find({"id": 7})`, what it gave, or words."""
+    """Return what is in a message: a call as `find({"id": 7})`, what it gave, or words."""
     if call is not None:
         return {
             "role": "assistant",

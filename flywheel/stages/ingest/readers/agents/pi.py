@@ -73,7 +73,7 @@ def _read(record: Any, line: int) -> Iterator[Event]:
     """Yield the events of one line.
 
     Raises:
-        BadRecordError: it is no entry, or a message without a role that pi has.
+        BadRecordError: it is not an entry, or a message without a role that pi has.
     """
     if _is_session(record):
         yield request([], {**_source(record), "ids": [f"session:{ident(record['id'])}"]}, line * LINE, {})
