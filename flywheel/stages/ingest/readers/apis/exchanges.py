@@ -21,7 +21,7 @@ from flywheel.reading.reader import reader, share
 from flywheel.reading.rollout import Rollout, rollout_events
 from flywheel.reading.shapes import about_answer, answered, asked, unread
 from flywheel.reading.shapes.acts import made_in
-from flywheel.reading.shapes.chats import chat
+from flywheel.reading.shapes.chats import chat, is_begun
 from flywheel.reading.shapes.spoken import (
     answered_field,
     asked_field,
@@ -36,7 +36,7 @@ from flywheel.reading.shapes.turns import Turn
 from flywheel.reading.shapes.whole import whole
 from flywheel.reading.streams import stream_events
 from flywheel.reading.usage import token_counts
-from flywheel.reading.values import as_dict, as_list, embedded, first, ident, picked, present, text
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, picked, present, text, words_of
 from flywheel.stages.ingest.readers.apis._dialects.calls import LINE, Dialect, call_events
 from flywheel.stages.ingest.readers.apis._dialects.responses import RESPONSES
 from flywheel.stages.ingest.readers.apis._dialects.which import dialect_of
@@ -45,9 +45,15 @@ _PAIRS = (
     ("request", "response"), ("full_request", "full_response"), ("request_payload", "response_payload"),
     ("input", "output"), ("inputs", "outputs"), ("inputs", "output"), ("question", "answer"),
     ("query", "answer"), ("query", "response"), ("prompt", "output"), ("prompt", "answer"), ("prompt", "raw_output"),
-    ("input", "actual_output"), ("input", "actualOutput"),
+    ("input", "actual_output"), ("input", "actualOutput"), ("llmInput", "llmOutput"), ("llm_input", "llm_output"),
 )  # fmt: skip
-_BODIES = ("inputBodyJson", "outputBodyJson", "body")  # where Bedrock's log and proxies keep what went over the wire
+_BODIES = (
+    "inputBodyJson",
+    "outputBodyJson",
+    "body",
+    "rawResponse",
+    "raw_response",
+)  # where Bedrock's log and proxies keep what went over the wire
 _ASKED = ("contents", "messages", "prompt")  # the last as the AI SDK's models are given it
 _ANSWERED = ("candidates", "message", "output", "choices", "events", "content", "outputs", "results", "generation")
 _LOGGED = (  # what a line of a log has and a list of right answers has not
@@ -57,8 +63,23 @@ _LOGGED = (  # what a line of a log has and a list of right answers has not
     "actual_output", "actualOutput",
 )  # fmt: skip
 _OF_OTHERS = ("tool", "tool_name", "expected", "expected_output", "span_id", "spanId", "op_name", "run_type", "type")
-_OF_TALKS = ("chat", "message", "conversation", "interaction", "exchange", "completion", "query", "qa")  # a line's type
-_MODELS = ("model", "modelId", "model_id", "model_name", "ai_model", "model_used")
+_OF_TALKS = (
+    "chat",
+    "message",
+    "conversation",
+    "interaction",
+    "exchange",
+    "completion",
+    "query",
+    "qa",
+    "user_message",
+    "chat_message",
+    "user_input",
+    "voice",
+    "text",
+)  # a line's type
+_MODELS = ("model", "modelId", "model_id", "model_name", "ai_model", "model_used", "llm_model")
+_ABOUT_MODEL = ("model_info", "modelInfo", "llm", "metadata", "meta", "config")  # objects that may name it
 _SPLITS = {"train", "test", "dev", "val", "validation", "eval"}  # lists of a data set: no talks
 _API, _WORDS = 0.8, 0.55
 
@@ -74,13 +95,27 @@ def _pair(record: Mapping[str, Any]) -> Pair | None:
         return _joined(record, record["response"], record)
     by_user, by_agent = asked_field(record), answered_field(record) or unanswered_field(record)
     if by_user and by_agent and isinstance(record[by_user], str):
-        return _joined(record[by_user], words_in(record[by_agent]), record)
+        return _joined(_with_history(record[by_user], record), words_in(record[by_agent]), record)
     return None
+
+
+def _with_history(question: str, record: Mapping[str, Any]) -> Any:
+    """Return a question behind the messages that were before it, where a record has them in a list for that."""
+    if not is_named_by_whom(record):
+        return question
+    lists = (held for name, held in record.items() if "history" in words_of(name) and isinstance(held, list))
+    before = next((held for held in lists if is_begun(held) and all("role" in as_dict(item) for item in held)), [])
+    again = bool(before) and before[-1]["role"] == "user" and text(before[-1].get("content")) == question
+    prompt = text(first(record, ("systemPrompt", "system_prompt")))
+    opening = [{"role": "system", "content": prompt}] if prompt and before and before[0]["role"] != "system" else []
+    asked_now = [] if again else [{"role": "user", "content": question}]
+    return {"messages": [*opening, *before, *asked_now]} if before else question
 
 
 def _joined(question: Any, answer: Any, record: Mapping[str, Any]) -> Pair:
     request = dict(question) if isinstance(question, dict) else {"input": question}
-    named = text(first(request, _MODELS)) or text(first(record, _MODELS))
+    places = (request, record, *(as_dict(record.get(name)) for name in _ABOUT_MODEL))
+    named = next((model for place in places if (model := text(first(place, _MODELS)))), None)
     turns = isinstance(answer, list) and bool(answer) and all("role" in as_dict(turn) for turn in answer)
     response = response_body(answer) if isinstance(answer, dict | list) and not turns else {"raw": answer}
     beside = {name: record[name] for name in ("inputTokenCount", "outputTokenCount") if name in record}
@@ -254,9 +289,11 @@ def is_worded(record: Any) -> bool:
     )
     is_other = first({**fields, "type": None if fields.get("type") in _OF_TALKS else fields.get("type")}, _OF_OTHERS)
     pair = _pair(fields) if is_logged and is_other is None else None
-    if pair is None or pair.request.keys() > {"input", "model"} or "input" not in pair.request:
+    if pair is None or len(asked := pair.request.keys() & {"input", "messages"}) != 1:
         return False
-    question, answer = embedded(pair.request["input"]), pair.response.get("raw") or pair.response.get("events")
+    if pair.request.keys() > {*asked, "model"}:
+        return False
+    question, answer = embedded(pair.request[asked.pop()]), pair.response.get("raw") or pair.response.get("events")
     return (isinstance(question, str | list) and isinstance(answer, str)) or (
         isinstance(question, list) and any("role" in as_dict(turn) for turn in as_list(answer))
     )
@@ -301,7 +338,7 @@ def _sniff(sample: Sample) -> float:
 
 READER = reader(
     "exchanges",
-    11,
+    12,
     "calls of any other API, what was asked and answered",
     sniff=_sniff,
     needs=_is_any,

@@ -347,3 +347,13 @@ def test_a_server_of_tools_logs_what_it_was_asked_and_gave(write: Write, take: T
 def test_requests_whose_answers_were_not_kept_are_no_verdicts(write: Write, take: Take) -> None:
     row = {"session_id": "s", "prompt_id": "p", "model_id": "m", "query": ASKED, "prompt_tokens": 20, "success": True}
     assert take(write("log.jsonl", [row, row | {"prompt_id": "q"}]), cfg=COUNTING).events.is_empty()
+
+
+def test_what_was_spoken_before_is_what_an_answer_saw(write: Write, take: Take) -> None:
+    before = [{"role": "user", "content": "Hello!"}, {"role": "assistant", "content": "How can I help?"}]
+    row = {"sessionId": "s", "type": "user_message", "userMessage": ASKED, "aiResponse": {"message": ANSWERED}}
+    rows = [row | {"conversationHistory": before, "model_info": {"llm_model": "m"}}]
+    taken = take(write("rows.jsonl", rows), cfg=COUNTING)
+    (payload,) = taken.payloads()
+    assert payload["input"] == [*before, {"role": "user", "content": ASKED}]
+    assert (payload["message"]["content"], taken.events["model"].item()) == (ANSWERED, "m")
