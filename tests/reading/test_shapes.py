@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flywheel.extensions import BadRecordError
 from flywheel.reading.messages import messages
 from flywheel.reading.shapes import (
     about_answer,
@@ -20,6 +21,7 @@ from flywheel.reading.shapes import (
 )
 from flywheel.reading.shapes.chats import chat
 from flywheel.reading.shapes.items import item_messages
+from flywheel.reading.shapes.whole import whole
 from flywheel.reading.shapes.written import as_written, with_written_calls
 
 SYSTEM = {"role": "system", "content": "Be brief."}
@@ -655,3 +657,15 @@ def test_a_message_of_nothing_is_no_step() -> None:
     ]
     kept, _ = chat([asked, thought | {"usage": {"input_tokens": 3, "output_tokens": 2}}])
     assert len(kept) == 2  # its tokens count
+
+
+def test_why_a_program_failed_is_no_word_of_the_talk() -> None:
+    said = {
+        "type": "message",
+        "message": {"role": "assistant", "content": "Yes.", "errorMessage": "It broke off twice."},
+    }
+    events = [{"payload": {"message": {"role": "assistant", "content": "Yes."}}}]
+    assert whole(said, events) == events
+    assert whole({"type": "error", "data": {"message": "The key that was given is not valid."}}, []) == []
+    with pytest.raises(BadRecordError):
+        whole({"type": "error", "tool": "find", "message": "The order that was asked for is not there."}, [])

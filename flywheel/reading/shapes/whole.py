@@ -43,6 +43,7 @@ _ABOUT = {
     "suggestion", "suggestions", "snapshot",
 }  # fmt: skip
 _HAPPENED = ("event", "event_type", "eventType", "type", "kind", "action")  # what a program calls what happened
+_FAULTS = ("error", "exception", "fatal")
 _GIVEN = ("model_input_messages", "origin", "promptLogs")  # what is there once more: before a step, of a result
 _TEXT_EDITS = ({"text", "range"}, {"newText", "range"})  # what an editor made of a call
 _SHORTEST = 20  # characters of what counts as words
@@ -175,9 +176,9 @@ def _words(
     if len(path) > _DEEPEST or (isinstance(value, str) and is_read(value)):
         return
     opened = embedded(value) if isinstance(value, str) else value
-    if isinstance(opened, dict) and opened.keys() not in _TEXT_EDITS:
+    if isinstance(opened, dict) and opened.keys() not in _TEXT_EDITS and not _is_fault(opened):
         for name, held in opened.items():
-            if not _is_about(name) and not _is_raw(name, opened):
+            if not _is_about(name) and not _is_raw(name, opened) and not _is_why(name, opened):
                 yield from _words(held, is_read, (*path, str(name)))
     elif isinstance(opened, list):
         for n, held in enumerate(opened):
@@ -186,6 +187,17 @@ def _words(
         name = next((part for part in reversed(path) if not part.isdecimal()), "")
         if not _SAID.isdisjoint(words_of(name)):
             yield path, opened
+
+
+def _is_fault(fields: Mapping[str, Any]) -> bool:
+    """Whether an object is a program's line on a fault of its own, and not what a tool gave."""
+    kinds = (str(fields.get(name)).lower() for name in (*_HAPPENED, "level"))
+    return any(kind in _FAULTS for kind in kinds) and all("tool" not in words_of(str(name)) for name in fields)
+
+
+def _is_why(name: str, fields: Mapping[str, Any]) -> bool:
+    """Whether a field is why a message of the agent failed: `errorMessage` next to its role."""
+    return words_of(name) == {"error", "message"} and fields.get("role") == "assistant"
 
 
 def _is_raw(name: str, fields: Mapping[str, Any]) -> bool:

@@ -5,8 +5,8 @@ put in; of changes of model and other bookkeeping only the link to the entry bef
 file, which is a tree where a user went back (`threaded`); a call of the model that failed is a tag, not an answer.
 Helpers that a tool ran, with their messages in its result, are conversations of their own. A compaction's summary
 replaces what was before it; the newest messages that pi keeps next to it are not shown again, so such a session is for
-statistics only (`history_missing`). Fields: https://github.com/badlogic/pi-mono, the coding agent's docs/session.md,
-version 3.
+statistics only (`history_missing`). Fields: https://github.com/badlogic/pi-mono, the coding agent's page on
+sessions, version 3.
 """
 
 from __future__ import annotations
