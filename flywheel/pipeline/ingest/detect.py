@@ -62,7 +62,8 @@ def readers(config: IngestConfig, project: Path, file: Path | None) -> ReadersAn
     inner = Opener(found.envelope, loaded[found.detection.format]).opened(records) if found.envelope else records
     confidence = confidences(Sample(file.name, [r.fields for r in inner if isinstance(r, Record)]), loaded)
     ranked = sorted(rows, key=lambda row: (-confidence[row.name], row.name))
-    verdict = f"{kind} archive, read member by member" if kind else _verdict(found.detection, loaded, head)
+    within = _MEMBERS.get(kind, f"{kind} archive, read member by member")
+    verdict = within if kind else _verdict(found.detection, loaded, head)
     return ReadersAnswer(
         readers=[row.model_copy(update={"confidence": confidence[row.name]}) for row in ranked],
         verdict=f"{file.name}: {verdict}",
@@ -117,6 +118,9 @@ def _verdict(detection: Detection, loaded: Mapping[str, Reader], head: Sequence[
         return f"{detection.format}, ingest sets it aside: {bad.reason}: {bad.detail}"
     aside = ", ingest sets it aside" if detection.format == "unknown" else ""
     return f"{detection.format}{aside}: {detection.reason}" if detection.reason else detection.format
+
+
+_MEMBERS = {"sqlite": "SQLite database, read table by table"}
 
 
 def _reads(reader: Any) -> str:

@@ -1,4 +1,4 @@
-"""Archives of logs: the members of tar files (also compressed) and zip files, each as content of its own.
+"""Archives of logs: members of tar files (also compressed) and zip files, and tables of databases, as contents.
 
 In: a file. Out: its members in the archive's order, read as they stream by: nothing is unpacked to the disk, where raw
 logs have no business. A member that cannot be read has a reason; names that try to lead elsewhere are only names here.
@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+from flywheel.stages.ingest.databases import FAULTS as DATABASE_FAULTS
+from flywheel.stages.ingest.databases import MAGIC, tables
 from flywheel.stages.ingest.opening import Content, Opened, Stream, file_content, too_large
 
 _TAR_MAGIC_AT, _TAR_MAGIC = 257, b"ustar"
@@ -22,7 +24,16 @@ _ZIP = b"PK\x03\x04"
 _LOCAL_HEADER = 30
 _OFFICE = ("[Content_Types].xml", "META-INF/manifest.xml")  # what Microsoft's and LibreOffice's documents hold
 _ZSTD_METHOD = 93  # which Python's zipfile knows from 3.14 on
-_FAULTS = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError)
+_FAULTS = (
+    *DATABASE_FAULTS,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    OSError,
+    ValueError,
+    RuntimeError,
+)
 _MOST_BESIDE = 1_000_000
 
 
@@ -36,10 +47,11 @@ class Member(NamedTuple):
 
 
 def archive_kind(path: Path, size: int, max_ratio: int) -> str:
-    """Return 'zip', 'tar' or '' for a file."""
+    """Return 'zip', 'tar', 'sqlite' or '' for a file."""
     with path.open("rb") as handle:
-        if handle.read(4) == _ZIP:
-            return "zip"
+        head = handle.read(len(MAGIC))
+    if head.startswith(_ZIP) or head == MAGIC:
+        return "zip" if head.startswith(_ZIP) else "sqlite"
     with Opened(file_content(path, size), max_ratio=max_ratio) as stream:
         block = stream.read(_BLOCK)
     return "tar" if block[_TAR_MAGIC_AT : _TAR_MAGIC_AT + len(_TAR_MAGIC)] == _TAR_MAGIC else ""
@@ -51,9 +63,15 @@ def members(path: Path, size: int, kind: str, max_ratio: int) -> Iterator[Member
     A damaged archive ends with a member that has no name but the problem.
     """
     try:
-        yield from _tar(path, size, max_ratio) if kind == "tar" else _zip(path, max_ratio)
+        yield from _tar(path, size, max_ratio) if kind == "tar" else _MEMBERS[kind](path, max_ratio)
     except _FAULTS as error:
-        yield Member("", _nothing(""), f"the {kind} archive is damaged after its last member ({type(error).__name__})")
+        what = "SQLite database" if kind == "sqlite" else f"{kind} archive"
+        yield Member("", _nothing(""), f"the {what} is damaged after its last member ({type(error).__name__})")
+
+
+def _sqlite(path: Path, max_ratio: int) -> Iterator[Member]:
+    for table in tables(path, max_ratio):
+        yield Member(f"{table.name}.jsonl", _streamed(f"{table.name}.jsonl", path.stat().st_size, table.rows))
 
 
 def _tar(path: Path, size: int, max_ratio: int) -> Iterator[Member]:
@@ -87,6 +105,9 @@ def _zip(path: Path, max_ratio: int) -> Iterator[Member]:
             except (NotImplementedError, RuntimeError) as error:  # an unknown method, a password
                 problem = f"the zip member cannot be unpacked ({type(error).__name__})"
                 yield Member(info.filename, _nothing(info.filename), problem)
+
+
+_MEMBERS = {"zip": _zip, "sqlite": _sqlite}
 
 
 def _unzipped(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> Any:

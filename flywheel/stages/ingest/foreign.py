@@ -15,7 +15,7 @@ _FILES = {
     b"version https:": "a Git LFS pointer; fetch the file that it points to",
     b"BZh": "a bzip2 file; unpack it first",
     b"\xfd7zXZ\x00": "an xz file; unpack it first",
-    b"SQLite format 3\x00": "an SQLite database; write each table as JSON: sqlite3 -json FILE 'select * from TABLE'",
+    b"SQLite format 3\x00": "an SQLite database inside an archive or a stream; unpack it first",
     b"FEA1": "a Feather file of version 1; write it as Parquet, or as Feather of version 2",
     b"\xd0\xcf\x11\xe0": "a document of an old Office, such as an Excel sheet; save the sheet as CSV",
     b"\xff\xfe": _UTF16,

@@ -119,7 +119,7 @@ NAMED: dict[str, tuple[bytes, str]] = {
     "UTF-16 with its mark": (JSONL.encode("utf-16"), "UTF-16"),
     "UTF-16, little end first": (JSONL.encode("utf-16-le"), "UTF-16"),
     "UTF-16, big end first": (JSONL.encode("utf-16-be"), "UTF-16"),
-    "SQLite": (b"SQLite format 3\0" + bytes(84), "sqlite3 -json FILE"),
+    "SQLite": (b"SQLite format 3\0" + bytes(84), "an SQLite database inside"),
     "Feather of version 1": (b"FEA1" + bytes(60), "version 2"),
     "Excel of old": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(504), "save the sheet as CSV"),
     "XML": (b'<?xml version="1.0"?>\n<log/>\n', "an XML document"),

@@ -1,0 +1,109 @@
+"""SQLite databases in which programs keep their sessions: each table as JSON lines, a row each.
+
+In: a file. Out: its tables in order of their names, each as a stream that is written while it is read; nothing is
+copied. The database is opened for reading only. Empty tables, caches by their name, virtual tables and those in which
+these keep their data are left out; views are never run. A null is a field that the row does not have, JSON in a text is
+opened as in other tables; of bytes that cannot be text only the number is kept.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import orjson
+
+from flywheel.reading.values import embedded, words_of
+from flywheel.stages.ingest.tables import WORDS
+
+MAGIC = b"SQLite format 3\x00"
+FAULTS = (sqlite3.Error,)
+_LONGEST = 1 << 27  # bytes of one value: a generated column may make any
+_TABLES = (
+    "SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY 1"
+)
+_VIRTUAL = "create virtual table"
+
+
+class Table(NamedTuple):
+    """A table's name, and its rows as bytes to be read."""
+
+    name: str
+    rows: Rows
+
+
+def tables(path: Path, max_ratio: int) -> Iterator[Table]:
+    """Yield the tables of a database; each must be read before the next is asked for.
+
+    Raises:
+        sqlite3.Error: it is damaged, or another program is writing it.
+    """
+    most = max_ratio * max(path.stat().st_size, 1_000)
+    with closing(_opened(path)) as database:
+        made = [(str(name), str(sql or "")) for name, sql in database.execute(_TABLES).fetchall()]
+        virtual = [name for name, sql in made if sql.lower().startswith(_VIRTUAL)]
+        for name, _ in made:
+            inner = name in virtual or any(name.startswith(f"{one}_") for one in virtual)
+            if not inner and "cache" not in words_of(name) and database.execute(_from(name, "1")).fetchone():
+                yield Table(name, Rows(database, name, most))
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """Open a database without writing to it, nor next to it unless a log of changes that it needs is there."""
+    log = path.with_name(f"{path.name}-wal")
+    still = "" if log.exists() and log.stat().st_size else "&immutable=1"
+    database = sqlite3.connect(f"file:{quote(str(path))}?mode=ro{still}", uri=True)
+    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
+    database.text_factory = lambda held: held.decode("utf-8", "replace")
+    for setting in ("query_only = ON", "trusted_schema = OFF", "cell_size_check = ON"):
+        database.execute(f"PRAGMA {setting}")
+    return database
+
+
+class Rows:
+    """The rows of a table as JSON lines, for `Stream`.
+
+    Raises:
+        ValueError: on reading, where they take more bytes than the file may expand to.
+    """
+
+    def __init__(self, database: sqlite3.Connection, name: str, most: int) -> None:
+        self._lines = _lines(database, name)
+        self._rest, self._left = b"", most
+
+    def read(self, size: int) -> bytes:
+        """Return at most so many bytes; none at the end."""
+        if not self._rest:
+            self._rest = next(self._lines, b"")
+            self._left -= len(self._rest)
+            if self._left < 0:
+                raise ValueError("too large")
+        given, self._rest = self._rest[:size], self._rest[size:]
+        return given
+
+
+def _lines(database: sqlite3.Connection, name: str) -> Iterator[bytes]:
+    found = database.execute(_from(name, "*"))
+    columns = [column[0] for column in found.description]
+    for row in found:
+        fields = {name: _value(name, held) for name, held in zip(columns, row, strict=True) if held is not None}
+        yield orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _from(table: str, columns: str) -> str:
+    quoted = table.replace('"', '""')
+    return f'SELECT {columns} FROM "{quoted}"'  # noqa: S608 - a name, quoted
+
+
+def _value(name: str, held: Any) -> Any:
+    if isinstance(held, bytes):
+        try:
+            held = held.decode()
+        except UnicodeDecodeError:
+            return f"<{len(held)} bytes>"
+    opened = embedded(held) if isinstance(held, str) and name not in WORDS else held
+    return opened if isinstance(opened, Mapping | list) else held
