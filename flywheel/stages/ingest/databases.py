@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 import orjson
 
+from flywheel.io.bucket_path import BucketPath
 from flywheel.reading.values import embedded, words_of
 from flywheel.stages.ingest.tables import WORDS
 
@@ -26,6 +27,7 @@ _LONGEST = 1 << 27  # bytes of one value: a generated column may make any
 _TABLES = (
     "SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY 1"
 )
+_MODES, _NO_LOG = slice(18, 20), b"\x01\x01"  # of writing and reading, in the header
 _VIRTUAL = "create virtual table"
 
 
@@ -53,10 +55,28 @@ def tables(path: Path, max_ratio: int) -> Iterator[Table]:
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    """Open a database without writing to it, nor next to it unless a log of changes that it needs is there."""
+    """Open a database without writing to it, nor next to it unless a log of changes that it needs is there.
+
+    One in a bucket is held in memory.
+    """
+    if isinstance(path, BucketPath):
+        return _in_memory(path)
     log = path.with_name(f"{path.name}-wal")
     still = "" if log.exists() and log.stat().st_size else "&immutable=1"
-    database = sqlite3.connect(f"file:{quote(str(path))}?mode=ro{still}", uri=True)
+    return _guarded(sqlite3.connect(f"file:{quote(str(path))}?mode=ro{still}", uri=True))
+
+
+def _in_memory(path: Path) -> sqlite3.Connection:
+    with path.open("rb") as handle:
+        content = bytearray(handle.read())
+    content[_MODES] = _NO_LOG  # its log of changes, if it had one, is not here
+    database = sqlite3.connect(":memory:")
+    database.deserialize(bytes(content))
+    return _guarded(database)
+
+
+def _guarded(database: sqlite3.Connection) -> sqlite3.Connection:
+    """Return a database that nothing in it can make do more than give its rows."""
     database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
     database.text_factory = lambda held: held.decode("utf-8", "replace")
     for setting in ("query_only = ON", "trusted_schema = OFF", "cell_size_check = ON"):

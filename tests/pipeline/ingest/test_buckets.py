@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import sqlite3
 import tarfile
 import zipfile
 from pathlib import Path
@@ -39,6 +40,14 @@ def _logs() -> dict[str, bytes]:
         member = tarfile.TarInfo("inside.jsonl")
         member.size = len(b"".join(rows[30:40]))
         archive.addfile(member, io.BytesIO(b"".join(rows[30:40])))
+    kept = sqlite3.connect(":memory:")
+    kept.execute("CREATE TABLE calls (id TEXT, request TEXT, response TEXT)")
+    values = (json.loads(row) for row in rows[50:55])
+    kept.executemany(
+        "INSERT INTO calls VALUES (?, ?, ?)",
+        [(r["id"], json.dumps(r["request"]), json.dumps(r["response"])) for r in values],
+    )
+    kept.commit()
     table = io.BytesIO()
     pl.DataFrame([json.loads(row) for row in rows[40:50]]).write_parquet(table)
     return {
@@ -47,7 +56,8 @@ def _logs() -> dict[str, bytes]:
         "2026/deep/down.zip": packed.getvalue(),
         "all.tar.gz": members.getvalue(),
         "table.parquet": table.getvalue(),
-        ".hidden.jsonl": b"".join(rows[50:]),
+        "kept.db": kept.serialize(),
+        ".hidden.jsonl": b"".join(rows[55:]),
     }
 
 
@@ -67,14 +77,14 @@ def test_logs_in_a_bucket_are_read_as_those_in_a_folder_and_once(bucket: BucketS
     (there.folder / ".flywheel.key").write_text("the same key")
     expected = here.ingest([here.folder / "logs"])
     answer = there.ingest(["s3://b/logs"])
-    assert (answer.read, answer.kept, answer.files) == (expected.read, expected.kept, expected.files) == (50, 50, 5)
+    assert (answer.read, answer.kept, answer.files) == (expected.read, expected.kept, expected.files) == (55, 55, 6)
     assert _read(there).drop(OTHER, strict=False).equals(_read(here).drop(OTHER, strict=False))
     assert "s3://b/logs/2026/plain.jsonl" in there.store.current("ingest").extra["sources"]  # type: ignore[union-attr]
     assert not any("logs" in path.name for path in there.folder.rglob("*"))  # nothing unredacted on the disk
 
     number = there.store.numbers("ingest")
     bucket.asked.clear()
-    assert there.ingest(["s3://b/logs/"]).unchanged == 5
+    assert there.ingest(["s3://b/logs/"]).unchanged == 6
     assert bucket.asked == ["HEAD /b/logs", "GET /b"]  # the list has the tags; no object is read
     assert there.store.numbers("ingest") == number
 
