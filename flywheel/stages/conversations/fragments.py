@@ -35,7 +35,7 @@ class Event(NamedTuple):
 
 def join_fragments(events: Sequence[Event]) -> list[Event]:
     """Return the events with every response complete."""
-    events = _without_echoes(events)
+    events = _without_echoes(_by_whom(events))
     named = _responses(events)
     pieces: dict[str, list[Event]] = {}
     for event, response in zip(events, named, strict=True):
@@ -50,6 +50,24 @@ def join_fragments(events: Sequence[Event]) -> list[Event]:
         elif response in pieces:
             joined.append(_joined(pieces.pop(response)))
     return joined
+
+
+def _by_whom(events: Sequence[Event]) -> Sequence[Event]:
+    """Return the events with the pieces of messages that are a user's as requests.
+
+    A piece may only name its message (`of_message`); another event names the messages of users (`by_user`).
+    """
+    users = {event.payload["by_user"] for event in events if isinstance(event.payload.get("by_user"), str)}
+    if not users:
+        return events
+    of = (event.payload.get("of_message") for event in events)
+    return [_asked(e) if isinstance(name, str) and name in users else e for e, name in zip(events, of, strict=True)]
+
+
+def _asked(piece: Event) -> Event:
+    message = piece.payload.get("message")
+    said = {"role": "user", "content": message.get("content")} if isinstance(message, dict) else None
+    return piece._replace(kind="request", payload={"messages": [said] if said and said["content"] else []})
 
 
 def _without_echoes(events: Sequence[Event]) -> Sequence[Event]:
