@@ -7,6 +7,7 @@ before the action that it led to; an `observation` is where it is written: befor
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -61,6 +62,7 @@ _ENDS = ("final_answer", "finalAnswer", "final_response", "final_output", "final
          "output")  # fmt: skip
 _CONCLUSIONS = ("final_response", "final_output", "final_message")  # a `final_answer` may be the right one
 _SENTENCE = 5  # words
+_TASK_ID = re.compile(r"(?=[\w.:/-]*[\d_:/])[A-Za-z0-9_.:/-]{1,80}")
 _DONE = ("done", "isCompleted", "is_completed", "is_done", "terminated", "completed")
 _ENDED = ("success", "ok", "successful", "action_success")
 ACTION = "action"  # the tool, where an action is not an object that names one
@@ -80,7 +82,6 @@ def is_step(item: Any) -> bool:
         return False
     is_answered = isinstance(fields.get("action"), dict) and "result" in fields and not _NUMBERS.isdisjoint(fields)
     is_earned = "reward" in fields and not _NUMBERED.isdisjoint(fields)
-    is_answered = is_answered or (not _NUMBERS.isdisjoint(fields) and _arguments_of(fields) is not None)
     return said or is_earned or is_answered or not _SHOWS.isdisjoint(fields)
 
 
@@ -104,10 +105,9 @@ def are_steps(items: Any) -> bool:
 
 
 def goal_of(around: Mapping[str, Any]) -> str | None:
-    """Return what was to be done, as the objects around a trajectory say it; a `task` of one word is its id."""
-    named = text(around.get("task"))
-    is_id = named is not None and " " not in named.strip()
-    around = {name: held for name, held in around.items() if name != "task"} if is_id else around
+    """Return what was to be done, as the objects around a trajectory say it; a `task` like `task_10` is its id."""
+    if _TASK_ID.fullmatch(text(around.get("task")) or ""):
+        around = {name: held for name, held in around.items() if name != "task"}
     value = first(around, _GOALS)
     if value is None:
         value = next((held for name, held in around.items() if _is_goal(name) and text(held)), None)

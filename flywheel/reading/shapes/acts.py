@@ -23,6 +23,9 @@ _GAVE = {"result", "results", "output", "outputs", "observation", "response", "r
 _OF_GAVE = {"tool", "function", "func", "api", "action", "call", "execution"}
 _SAID = ("thought", "thoughts", "reasoning", "rationale", "content", "text")
 _MADE = {"calls", "call", "called", "used", "log", "logs", "invocations", "invoked", "executed", "executions"}
+_STEPS = {"step", "step_number", "step_index", "step_id"}  # one of which a step has; its action may be a tool's name
+_OF_MODELS = {"messages", "model", "prompt", "input", "inputs", "contents"}
+_OF_SERVERS = {"uri", "url", "method", "path", "headers"}  # of a request that is no tool's
 _FLAGS = ("is_error", "isError", "success", "error", "status")
 _LONGEST_NAME = 64
 _DEEPEST = 24  # objects and lists around a call
@@ -43,8 +46,16 @@ def call_in(fields: Mapping[str, Any]) -> Call | None:
 def _asked(fields: Mapping[str, Any]) -> str | None:
     """Return the field of what a tool was asked, as a server logs it: an object under `request`, not one of a model."""
     asked = as_dict(fields.get("request"))
-    is_tools = bool(asked) and not {"tool", "tool_name", "toolName"}.isdisjoint(fields)
-    return "request" if is_tools and {"messages", "model", "prompt"}.isdisjoint(asked) else None
+    is_tools = bool(asked) and not {"tool_name", "toolName"}.isdisjoint(fields)
+    return "request" if is_tools and _OF_MODELS.isdisjoint(asked) and _OF_SERVERS.isdisjoint(asked) else None
+
+
+def _step_in(fields: Mapping[str, Any]) -> Call | None:
+    """Return the call that a step may be by its action and arguments: a plan has the same, so it is only not lost."""
+    given = next((fields[name] for name in ("arguments", "args") if isinstance(fields.get(name), dict)), None)
+    action = text(fields.get("action")) or ""
+    is_call = given is not None and action.isidentifier() and not _STEPS.isdisjoint(fields)
+    return {"id": None, "name": action, "arguments": given} if is_call else None
 
 
 def _written(value: str) -> dict[str, Any] | None:
@@ -62,12 +73,9 @@ def given_in(arguments: Any) -> set[str]:
 
 
 def _tool(fields: Mapping[str, Any], given: frozenset[str]) -> str | None:
-    """Return the name of the tool in an object that has arguments.
-
-    A mere `name`, or the `action` of a step, is one only next to those of calls.
-    """
+    """Return the name of the tool in an object that has arguments; a mere `name` is one only next to those of calls."""
     named = [name for name in fields if _is(name, _TOOL, _OF_TOOL)]
-    named += [name for name in ("name", "action") if given & {"arguments", "args"} and name in fields]
+    named += ["name"] if given & {"arguments", "args"} and "name" in fields else []
     tools = (text(fields[name]) for name in named)
     return next((t for t in tools if t and len(t) <= _LONGEST_NAME and not any(map(str.isspace, t))), None)
 
@@ -135,7 +143,7 @@ def calls_within(value: Any, skipped: Any, path: tuple[str, ...] = ()) -> Iterat
     if len(path) > _DEEPEST:
         return
     if isinstance(value, dict):
-        made = call_in(value)
+        made = call_in(value) or _step_in(value)
         if made is not None:
             yield path, made
         for name, held in value.items():

@@ -15,8 +15,9 @@ NOTICES = ("info", "error", "warning", "notice")  # that Gemini CLI shows
 
 # Coding agents put a user's command, what it printed, tasks that ended and reminders into a user's place, in tags.
 _TAG = re.compile(
-    r"\s*<(system-reminder|task-notification|teammate-message|local-command-[a-z]+|bash-[a-z]+|command-[a-z]+"
-    r"|environment_context|user_instructions|turn_aborted|subagent_notification|codex_internal_context)\b[^>]*>"
+    r"\s*<(system-reminder|task-notification|teammate-message|local-command-(?:stdout|stderr|caveat)"
+    r"|bash-(?:input|stdout|stderr)|command-(?:name|message|args|contents)"
+    r"|environment_context|turn_aborted|subagent_notification|codex_internal_context)(?:\s[^>]{0,500})?>"
 )
 _SKILL = "Base directory for this skill: "
 _ASKED = "<command-message>"  # begins a command that asks the agent, as the user typed it

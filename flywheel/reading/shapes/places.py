@@ -20,7 +20,7 @@ from flywheel.reading.messages import Message
 from flywheel.reading.outcomes import results
 from flywheel.reading.shapes.actions import answer_of, are_steps, goal_of
 from flywheel.reading.shapes.chats import chat, is_chat
-from flywheel.reading.shapes.spoken import is_named_by_whom
+from flywheel.reading.shapes.spoken import is_named_by_whom, is_past
 from flywheel.reading.values import as_dict, as_list, embedded, ident, words_of
 from flywheel.records import texts_in
 
@@ -39,7 +39,6 @@ _STEP = ("steps", "*")
 _STEPS = (_STEP, ("turns", "*"))  # what holds a chat as it was at one step: its reward and id are not the attempt's
 _EXAMPLES = {"example", "examples", "demonstration", "demonstrations", "demo"}  # a chat under such a name is a prompt's
 _PAIRED = ({"input", "inputs", "request"}, {"output", "outputs", "response"})  # of a call or a span: neither is a chat
-_HISTORY = {"history", "previous", "prior", "past"}  # in the name of what was spoken before
 _ANSWERS = ("output", "outputs", "response", "answer", "completion")
 _PAST = ("from_history", "is_history", "fromHistory")  # of a message that a run repeats of those before it
 
@@ -127,8 +126,8 @@ def _is_run(found: Found, history: Sequence[Message]) -> bool:
 def _is_answered_beside(found: Found, history: Sequence[Message]) -> bool:
     """Whether a chat ends with a question that an object around it answers in words, or both are next to it."""
     asks = history[-1]["role"] == "user"
-    is_past = bool(words_of(found.path[-1]) & _HISTORY) and any(map(is_named_by_whom, found.around))
-    return is_past or (asks and any(isinstance(place.get(name), str) for place in found.around for name in _ANSWERS))
+    is_behind = is_past(found.path[-1]) and any(map(is_named_by_whom, found.around))
+    return is_behind or (asks and any(isinstance(place.get(name), str) for place in found.around for name in _ANSWERS))
 
 
 def _lists(place: Any, path: tuple[str, ...], around: tuple[Mapping[str, Any], ...]) -> Iterator[Found]:

@@ -22,12 +22,11 @@ OTHERS = {
     "ai assistant": "assistant", "virtual_agent": "assistant", "virtual_assistant": "assistant", "llm": "assistant",
     "end_user": "user", "end-user": "user", "caller": "user", "visitor": "user",
 }  # fmt: skip
-_ROLES = {  # words that name a role only in the field for it
-    "question": "user", "query": "user", "answer": "assistant", "reply": "assistant", "response": "assistant",
-    "client": "user", "cliente": "user", "usuario": "user", "utilisateur": "user", "utente": "user", "kunde": "user",
-    "benutzer": "user", "nutzer": "user", "usuário": "user", "пользователь": "user", "клиент": "user", "用户": "user",
-    "asistente": "assistant", "assistente": "assistant", "assistent": "assistant", "agente": "assistant",
-    "ассистент": "assistant", "бот": "assistant", "助手": "assistant",
+_ROLES = {  # words that name a role only in a field for it, not as the kind of an object
+    "question": "user", "answer": "assistant", "reply": "assistant", "cliente": "user", "usuario": "user",
+    "utilisateur": "user", "utente": "user", "kunde": "user", "benutzer": "user", "nutzer": "user", "usuário": "user",
+    "пользователь": "user", "клиент": "user", "用户": "user", "asistente": "assistant", "assistente": "assistant",
+    "assistent": "assistant", "agente": "assistant", "ассистент": "assistant", "бот": "assistant", "助手": "assistant",
 }  # fmt: skip
 _MODELS = re.compile(  # by whose names a chat may name its agent
     r"(?:claude|chatgpt|gpt|gemini|copilot|llama|mistral|qwen|deepseek|grok|perplexity)(?:[- ][\w.: -]{0,30})?",

@@ -22,6 +22,7 @@ _ANSWERS = {"assistant", "agent", "bot", "chatbot", "ai", "llm", "model", "gpt",
 _ANSWERED = {"message", "msg", "response", "reply", "answer", "output", "text"}
 _ANSWERED_ALONE = ("response", "answer", "reply", "result")
 _TESTS = {"reference", "ground_truth", "retrieved_contexts", "expected_output", "expectedOutput", "expected_answer"}
+_PAST = {"history", "conversation", "chat", "message", "messages", "dialogue", "dialog", "previous", "context"}
 _THINKS = {"reasoning", "thinking", "thought", "thoughts", "scratchpad"}
 _WORDS = ("message", "text", "content", "answer", "reply", "response")  # of an answer that is an object
 
@@ -86,6 +87,12 @@ def made_between(record: Mapping[str, Any], about: Mapping[str, Any]) -> Iterato
             yield {"role": "assistant", "content": None, "tool_calls": [call], **about}
         if gave is not None:
             yield {"role": "tool", "content": [result_of({**gave, "tool_call_id": call["id"]})], **about}
+
+
+def is_past(name: str) -> bool:
+    """Whether a field is for what was spoken before: `conversationHistory`, `chat_history`."""
+    words = words_of(name)
+    return "history" in words and words <= _PAST
 
 
 def _field(record: Mapping[str, Any], by: set[str], what: set[str], alone: tuple[str, ...]) -> str | None:

@@ -55,7 +55,8 @@ def _mark_forks(events: pl.DataFrame) -> pl.DataFrame:
     A payload names that session (`forked_from`), or is the first that is the fork's own (`begins_here`). What is
     repeated is before that, or is older than the fork, or was written with its first line: up to the first pause.
     """
-    begun = events.filter(pl.col("payload").str.contains(_BEGINS, literal=True)).group_by("conversation_id")
+    marked = events.filter(pl.col("payload").str.contains(_BEGINS, literal=True))
+    begun = marked.filter(pl.col("payload").str.json_path_match("$.begins_here") == "true").group_by("conversation_id")
     begins = dict(begun.agg(pl.col("seq").min()).iter_rows())
     if begins:
         first = pl.col("conversation_id").replace_strict(begins, default=0, return_dtype=pl.Int64)

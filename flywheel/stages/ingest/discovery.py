@@ -122,7 +122,7 @@ def _in_bucket(path: BucketPath, skipped: list[Skipped]) -> Iterator[Path]:
         inside = place.address.key.removeprefix(path.address.key)
         if place.object is None or place.object.key != place.address.key:
             skipped.append(Skipped(place, "an object whose name no path can have"))
-        elif not any(part.startswith(".") for part in inside.split("/")):
+        elif not any(part.startswith(".") and part not in _OF_SESSIONS for part in inside.split("/")):
             yield place
     if nothing:
         raise IngestError(f"`{path}` holds nothing", hint="check the spelling, or name a folder, an object or a glob")
@@ -178,7 +178,8 @@ def _entries(place: Path, pattern: str, skipped: list[Skipped]) -> list[Path]:
     if not glob.has_magic(pattern):
         return [place / pattern] if pattern in {*names, "..", "."} else []
     hidden = pattern.startswith(".")
-    return [place / name for name in fnmatch.filter(names, pattern) if hidden or not name.startswith(".")]
+    found = fnmatch.filter(names, pattern)
+    return [place / name for name in found if hidden or not name.startswith(".") or name in _OF_SESSIONS]
 
 
 def _unreadable(error: OSError) -> Skipped:

@@ -28,6 +28,8 @@ _NAMED = re.compile(
 )
 _WRITTEN_CALL = re.compile(r"([\w.:-]{1,80})\((.*)\)", re.DOTALL)
 _USERS = {"user", "human", "customer", "you"}
+_PEOPLE, _SPEAKING = _USERS - {"you"}, 2  # who speaks in a text within a record, and how many do
+_AGENTS = {"assistant", "ai assistant", "ai", "agent", "bot", "chatbot", "chatgpt", "gpt"}
 _FEWEST = 2  # turns of each of two speakers
 _ASKED = {"❯ ", "> "}  # noqa: RUF001 - a prompt's mark
 _GAVE = re.compile(r" {1,3}⎿ {1,3}")
@@ -71,15 +73,21 @@ def _is_react(head: Sequence[str]) -> bool:
 
 
 def talk_in(text: str) -> list[dict[str, Any]]:
-    """Return the messages of a text that is a talk, each speaker at the beginning of a line; [] for any other text.
+    """Return the messages of a text that is a talk of two by one name each; [] for any other text.
 
-    A talk has a call written among its lines, or twice as many turns as one example in a prompt.
+    A prompt has an open end, a glossary several names of one speaker, and a form fields that are called so.
     """
-    lines = text.splitlines()
+    lines = text.strip().splitlines()
+    last = _NAMED.match(lines[-1].rstrip()) if lines else None
+    if not lines or _NAMED.match(lines[0].rstrip()) is None or (last is not None and not last["words"]):
+        return []
+    names = {named["name"].lower().replace("_", " ") for line in lines if (named := _NAMED.match(line.rstrip()))}
+    speakers = names - {"system", "tool call", "tool result"}
+    if len(speakers & _PEOPLE) != 1 or len(speakers & _AGENTS) != 1 or len(speakers) > _SPEAKING:
+        return []
     rows = [row for _, row in named_turns(list(enumerate(lines, 1)))]
     calls = any(row.get("tool_calls") for row in rows) and {"user", "assistant"} <= {row["role"] for row in rows}
-    begins = bool(lines) and _NAMED.match(lines[0].rstrip()) is not None
-    return rows if begins and (calls or plain_layout(lines) == "named") else []
+    return rows if calls or plain_layout(lines) == "named" else []
 
 
 def named_turns(lines: Sequence[_Numbered]) -> _Rows:

@@ -4,7 +4,7 @@ In: steps with who made them (`USER_EXPLICIT`, `MODEL`, `SYSTEM`) and of what ty
 answer with its calls, whose arguments are JSON within texts; every other step of the model is what a tool gave, behind
 the times at which it ran. Results name no call and follow in the order of the calls. Out: what a user wrote, without
 what the program added to it, which is context; the model that the user chose. `transcript.jsonl` and its longer copy
-`transcript_full.jsonl` are one session: of two versions of a step the newest counts.
+`transcript_full.jsonl` are one session: of two versions of a step one counts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from flywheel.stages.ingest.readers.agents.message_files import within_file
 _ANSWER, _ASKED = "PLANNER_RESPONSE", "USER_INPUT"
 _SOURCES = ("USER_EXPLICIT", "USER_IMPLICIT", "MODEL", "SYSTEM")
 _ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_WROTE = re.compile(r"<USER_REQUEST>\s*(.*?)\s*</USER_REQUEST>", re.DOTALL)
+_OPENS, _CLOSES = "<USER_REQUEST>", "</USER_REQUEST>"
 _CHOSE = re.compile(r"`Model Selection` from [^\n]{0,80}? to ([^\n]{1,80}?)(?:\. |\.?$)", re.MULTILINE)
 _RAN = re.compile(r"(?:(?:Created|Completed) At: [^\n]{0,40}\n){1,2}")
 _ERRORS = ("ERROR", "ERRORED", "CANCELED", "CANCELLED", "INVALID")
@@ -70,8 +70,9 @@ def _asked(content: str, source: Source) -> Iterator[Event]:
     chosen = _CHOSE.search(content)
     if chosen:
         yield request([], {**source, "model": chosen[1]}, source["seq"], {})
-    wrote = "\n".join(_WROTE.findall(content)) or content
-    added = _WROTE.sub("", content).strip() if wrote != content else ""
+    before, opens, rest = content.partition(_OPENS)
+    wrote, _, behind = rest.partition(_CLOSES) if opens else (content, "", "")
+    wrote, added = wrote.strip(), f"{before}{behind}".strip() if opens else ""
     said = [{"role": "user", "content": wrote}, *([{"role": "system", "content": added}] if added else [])]
     yield request(said if wrote else said[1:], source, source["seq"] + 1, {})
 
@@ -103,7 +104,8 @@ def _value(held: Any) -> Any:
 def _result(record: Mapping[str, Any], content: str, source: Source) -> Event:
     shown = _RAN.sub("", content, count=1)
     status = FAILED if record.get("status") in _ERRORS else None
-    return tool_result(result_message(shown, {}, status=status), source, source["seq"])
+    span = {"span_id": f"step_{source['seq'] // 10}"}  # two files of a session have the same step
+    return tool_result(result_message(shown, {}, status=status), {**source, **span}, source["seq"])
 
 
 READER = reader(

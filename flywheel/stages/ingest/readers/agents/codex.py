@@ -33,8 +33,11 @@ _TYPES = ("session_meta", "turn_context", "response_item", "event_msg", "compact
 _ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 _EXIT = re.compile(r"^(?:Exit code:|Process exited with code) (-?\d+)\s*$", re.MULTILINE)
 _HEAD = 400  # characters of a result's text that may hold its exit code
-# <environment_context>, <turn_aborted> and some ten more: the program's tags have an underscore, those of HTML none.
-_PROGRAM = re.compile(r"\s*(?:<[a-z]+(?:_[a-z]+)+[ >]|<permissions|<app-context>|<skill|# AGENTS\.md)")
+_PROGRAM = (
+    "<environment_context>", "<user_instructions>", "<permissions", "<turn_aborted>", "# AGENTS.md", "<skill",
+    "<subagent_notification>", "<codex_internal_context", "<app-context>", "<model_switch>", "<collaboration_mode>",
+    "<recommended_plugins>", "<user_shell_command>",
+)  # fmt: skip
 _CALLS = ("function_call", "custom_tool_call", "local_shell_call", "web_search_call")
 _OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "mcp_tool_call_output")
 
@@ -106,7 +109,7 @@ def _item(payload: Mapping[str, Any], source: Source, line: int) -> Iterator[Eve
 
 def _incoming(payload: Mapping[str, Any]) -> Message:
     (message,) = messages([{"role": payload.get("role"), "content": payload.get("content")}])
-    if _PROGRAM.match(message.get("content") or ""):
+    if (message.get("content") or "").lstrip().startswith(_PROGRAM):
         message["role"] = "system"
     return message
 

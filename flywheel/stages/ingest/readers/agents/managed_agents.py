@@ -22,7 +22,6 @@ from flywheel.reading.usage import token_counts
 from flywheel.reading.values import as_dict, as_list, first, ident, present, text, when
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers.agents.message_files import within_file
-from flywheel.stages.ingest.readers.apis._dialects.calls import LINE
 
 _USES = ("agent.tool_use", "agent.mcp_tool_use", "agent.custom_tool_use")
 _RESULTS = ("agent.tool_result", "agent.mcp_tool_result", "user.custom_tool_result", "user.tool_result")
@@ -40,6 +39,7 @@ _BETWEEN = ("agent.thread_message_received", "agent.thread_message_sent", "syste
 _CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens")
 # A grader that finds the rubric out of place (`failed`), or is interrupted, has not looked at the work.
 _VERDICTS = {"satisfied": 1.0, "needs_revision": 0.0, "max_iterations_reached": 0.0}
+_PAGE = 1_000_000  # more events than a record has
 _AROUND = ("raw", "event")  # of what a program's own lines hold an event in
 
 
@@ -64,9 +64,9 @@ def _read(record: Any, line: int) -> Iterator[Event]:
     if not all(map(_is_whole, events)):
         raise BadRecordError("bad_record", "an event lacks what its type has: content, name, input or the call's id")
     if about:
-        yield _opening(about, _source(about, session, line * LINE))
+        yield _opening(about, _source(about, session, line * _PAGE))
     for n, event in enumerate(events, 1):
-        yield from _of_event(event, _source(event, ident(event.get("session_id")) or session, line * LINE + n))
+        yield from _of_event(event, _source(event, ident(event.get("session_id")) or session, line * _PAGE + n))
 
 
 def _events(record: Any) -> list[Mapping[str, Any]]:
@@ -111,7 +111,7 @@ def _opening(session: Mapping[str, Any], source: Source) -> Event:
     agent = as_dict(session.get("agent"))
     held = agent.get("model")
     model = text(as_dict(held).get("id") if isinstance(held, dict) else held)
-    named = "-".join(str(part) for part in (agent.get("name"), agent.get("version")) if part is not None)
+    named = "-".join(filter(None, (text(agent.get("name")), ident(agent.get("version")))))
     rules = text(agent.get("system"))
     opening = [{"role": "system", "content": rules}] if rules else []
     source = {**source, "model": model, "policy": "/".join(filter(None, (named, model))) or None, "ts": None}
@@ -164,8 +164,8 @@ def _opinions(kind: str, event: Mapping[str, Any], source: Source) -> Iterator[E
         yield feedback(source, {"name": "reject", "annotator": "human", **aim, **told})
     elif kind == "user.interrupt":
         yield feedback(source, {"name": "interrupt", "annotator": "implicit"})
-    elif kind == "span.outcome_evaluation_end" and event["result"] in _VERDICTS:
-        yield outcome(source, "outcome_evaluation", _VERDICTS[event["result"]], scale=(0, 1), by="recorded")
+    elif kind == "span.outcome_evaluation_end" and (value := _VERDICTS.get(text(event["result"]) or "")) is not None:
+        yield outcome(source, "outcome_evaluation", value, scale=(0, 1), by="recorded")
 
 
 READER = reader(

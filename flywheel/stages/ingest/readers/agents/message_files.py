@@ -25,7 +25,7 @@ from flywheel.reading.shapes.facts import facts_of
 from flywheel.reading.shapes.heard import as_heard, is_silent, people_in
 from flywheel.reading.shapes.items import IDS, thoughts_of
 from flywheel.reading.shapes.spelling import lowered
-from flywheel.reading.shapes.spoken import is_tested
+from flywheel.reading.shapes.spoken import answered_field, asked_field, is_tested
 from flywheel.reading.shapes.turns import ITEM_KINDS
 from flywheel.reading.shapes.whole import is_other_line, whole
 from flywheel.reading.shapes.wrapped import asked_as, asked_last, is_exchange, unwrapped
@@ -163,7 +163,7 @@ def _is_said(record: Any) -> bool:
     """Whether the agent speaks in a record, and does not only call."""
     entry = entry_of(record)
     if is_exchange(record):  # one with an id or a time of its own may be alone, and not one of a chat; so is a test's
-        is_timed = _source(record)["ts"] is not None and asked_as(record) != "user"
+        is_timed = _source(record)["ts"] is not None and bool(asked_field(record) and answered_field(record))
         is_alone = is_timed or any(str(name).lower().endswith("id") for name in record)
         return not is_tested(record) and (_named(record) is not None or not is_alone)
     if entry is not None:

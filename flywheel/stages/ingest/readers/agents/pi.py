@@ -53,7 +53,11 @@ def _sniff(sample: Sample) -> float:
 
 def _is_session(record: Any) -> bool:
     fields = as_dict(record)
-    return fields.get("type") == "session" and "id" in fields and "cwd" in fields and "timestamp" in fields
+    return (
+        fields.get("type") == "session"
+        and ident(fields.get("id")) is not None
+        and {"cwd", "timestamp"} <= fields.keys()
+    )
 
 
 def _is_entry(record: Any) -> bool:
@@ -151,7 +155,7 @@ def _result(held: Mapping[str, Any], source: Source) -> Iterator[Event]:
         items = as_dict(helper).get("messages")
         if is_chat(items):
             history, facts = chat(as_list(items))
-            rollout = Rollout(f"pi/agent-{call}-{n}", history, facts=facts, started=source["ts"])
+            rollout = Rollout(f"pi/agent-{call or source['span_id']}-{n}", history, facts=facts, started=source["ts"])
             yield from ({**event, "span_id": None, "parent_id": None} for event in rollout_events(rollout))
 
 

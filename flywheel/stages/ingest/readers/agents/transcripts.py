@@ -26,11 +26,12 @@ from flywheel.reading.shapes.items import item_messages
 from flywheel.reading.shapes.notices import is_shown
 from flywheel.reading.shapes.places import Found, chats_within, silent_run
 from flywheel.reading.shapes.series import chat_of_calls
+from flywheel.reading.shapes.spoken import answered_field, asked_field
 from flywheel.reading.shapes.whole import whole
 from flywheel.reading.shapes.wrapped import is_sdk_step
 from flywheel.reading.shapes.written import with_written_calls
 from flywheel.reading.usage import token_counts
-from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, present, text, when
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, present, text, when, words_of
 from flywheel.stages.common.tools import is_answer
 from flywheel.stages.ingest.plain_text import talk_in
 from flywheel.stages.ingest.readers.benchmarks.trainer_dumps import turn_messages
@@ -40,6 +41,10 @@ _LISTS = (
     "message_history", "chat_history", "dialogue", "dialog", "transcript", "chat", "steps",
 )  # fmt: skip
 _TEXTS = ("text", "content", "conversation_text", "transcript_text", "chat_log", "messages_display", "body")
+_BESIDE_A_TALK = {  # of which a record has one that holds a text for another purpose
+    "role", "sender", "from", "author", "completion", "output", "target", "label", "labels", "category", "intent",
+    "summary", "choices", "messages",
+}  # fmt: skip
 _HUNG_UP = ("endedReason", "ended_reason", "disconnection_reason")
 _WORD, _MOST = re.compile(r"\w{3,}"), 0.8
 _Chat = tuple[str, list[Any]]
@@ -54,6 +59,7 @@ _TASKS = ("task", "challenge", "problem", "scenario", "instance", "test_case", "
 _MODELS = ("model", "model_name", "modelId", "model_id", "chatModelTitle")
 _WHOLE = ("usage", "token_usage", "total_usage", "usage_metadata", "costBreakdown", "metrics")  # tokens of a whole chat
 _COSTS = ("cost_usd", "total_cost_usd", "usd_cost", "total_cost", "cost")
+_TELLING = {"message", "reply", "respond", "response", "conclude", "return", "report", "say", "tell", "answer"}
 _WAITING = "tool_approval_item"  # repeats a call for which somebody was asked
 _ACCUMULATED = "accumulated_"  # goose's names of the tokens of a whole chat; those of its last call are next to them
 _ERRORS = ("exception_info", "exception", "error", "traceback")
@@ -105,9 +111,13 @@ def _near(outer: Mapping[str, Any], fits: Callable[[Any], bool]) -> list[_Chat]:
 
 def _written_talk(outer: Mapping[str, Any]) -> dict[str, list[Any]]:
     """Return the field in which a talk is one text, each speaker at the beginning of a line, with its messages."""
-    held = ((name, outer.get(name)) for name in (*_LISTS, *_TEXTS))
-    talks = ({name: items} for name, words in held if isinstance(words, str) and (items := talk_in(words)))
-    return next(talks, {})
+    texts = [(name, held) for name in (*_LISTS, *_TEXTS) if isinstance(held := outer.get(name), str)]
+    if len(texts) != 1 or not _BESIDE_A_TALK.isdisjoint(outer) or asked_field(outer) or answered_field(outer):
+        return {}
+    ((name, words),) = texts
+    items = talk_in(words)
+    is_sure = name not in _TEXTS or any(item.get("tool_calls") for item in items)
+    return {name: items} if items and is_sure else {}
 
 
 def _acted(outer: Mapping[str, Any]) -> list[Any]:
@@ -215,9 +225,7 @@ def _chat(record: Mapping[str, Any], found: Found, name: str) -> Iterator[Event]
         history, facts = _after({"role": "system", "content": prompt}, history, facts)
     if not any(message["role"] == "user" for message in history) and (goal := goal_of(around)):
         history, facts = _after({"role": "user", "content": goal}, history, facts)
-    waits = [call["name"] for call in history[-1].get("tool_calls", ())]  # for what was not logged
-    acts = history[-1]["role"] == "tool" or bool(waits and not any(map(is_answer, waits)))
-    if acts and (answer := answer_of(around)) and not _is_given(answer, history):
+    if history[-1]["role"] == "tool" and (answer := answer_of(around)) and not _is_given(answer, history):
         history.append({"role": "assistant", "content": answer})
     elif history[-1]["role"] == "assistant" and (end := conclusion_of(around)) and not _is_said(end, history):
         history.append({"role": "assistant", "content": end})
@@ -267,9 +275,14 @@ def _accumulated(around: Mapping[str, Any]) -> dict[str, Any]:
 def _is_given(answer: str, history: list[Message]) -> bool:
     """Whether the agent's last act has an answer in it already: in words, or as `Finish[Paris]`."""
     act = next((message for message in reversed(history) if message["role"] == "assistant"), {})
-    ends = (call for call in act.get("tool_calls", ()) if call["name"] == ACTION or is_answer(call["name"]))
+    ends = (call for call in act.get("tool_calls", ()) if call["name"] == ACTION or _tells(call["name"]))
     texts = (str(act.get("content") or ""), *(flat_text(call.get("arguments")) or "" for call in ends))
     return any(answer.strip() in text for text in texts)
+
+
+def _tells(tool: str) -> bool:
+    """Whether a call is how the agent answers, or writes to somebody."""
+    return is_answer(tool) or not words_of(tool).isdisjoint(_TELLING)
 
 
 def _is_said(words: str, history: list[Message]) -> bool:

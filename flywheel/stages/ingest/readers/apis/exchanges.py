@@ -26,6 +26,7 @@ from flywheel.reading.shapes.spoken import (
     answered_field,
     asked_field,
     is_named_by_whom,
+    is_past,
     is_tested,
     made_between,
     thoughts_in,
@@ -36,7 +37,7 @@ from flywheel.reading.shapes.turns import Turn
 from flywheel.reading.shapes.whole import whole
 from flywheel.reading.streams import stream_events
 from flywheel.reading.usage import token_counts
-from flywheel.reading.values import as_dict, as_list, embedded, first, ident, picked, present, text, words_of
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, picked, present, text
 from flywheel.stages.ingest.readers.apis._dialects.calls import LINE, Dialect, call_events
 from flywheel.stages.ingest.readers.apis._dialects.responses import RESPONSES
 from flywheel.stages.ingest.readers.apis._dialects.which import dialect_of
@@ -45,15 +46,9 @@ _PAIRS = (
     ("request", "response"), ("full_request", "full_response"), ("request_payload", "response_payload"),
     ("input", "output"), ("inputs", "outputs"), ("inputs", "output"), ("question", "answer"),
     ("query", "answer"), ("query", "response"), ("prompt", "output"), ("prompt", "answer"), ("prompt", "raw_output"),
-    ("input", "actual_output"), ("input", "actualOutput"), ("llmInput", "llmOutput"), ("llm_input", "llm_output"),
+    ("input", "actual_output"), ("input", "actualOutput"),
 )  # fmt: skip
-_BODIES = (
-    "inputBodyJson",
-    "outputBodyJson",
-    "body",
-    "rawResponse",
-    "raw_response",
-)  # where Bedrock's log and proxies keep what went over the wire
+_BODIES = ("inputBodyJson", "outputBodyJson", "body")  # where Bedrock's log and proxies keep what went over the wire
 _ASKED = ("contents", "messages", "prompt")  # the last as the AI SDK's models are given it
 _ANSWERED = ("candidates", "message", "output", "choices", "events", "content", "outputs", "results", "generation")
 _LOGGED = (  # what a line of a log has and a list of right answers has not
@@ -63,23 +58,11 @@ _LOGGED = (  # what a line of a log has and a list of right answers has not
     "actual_output", "actualOutput",
 )  # fmt: skip
 _OF_OTHERS = ("tool", "tool_name", "expected", "expected_output", "span_id", "spanId", "op_name", "run_type", "type")
-_OF_TALKS = (
-    "chat",
-    "message",
-    "conversation",
-    "interaction",
-    "exchange",
-    "completion",
-    "query",
-    "qa",
-    "user_message",
-    "chat_message",
-    "user_input",
-    "voice",
-    "text",
-)  # a line's type
+# A line's type.
+_OF_TALKS = ("chat", "message", "conversation", "interaction", "exchange", "completion", "query", "qa", "user_message",
+             "chat_message")  # fmt: skip
 _MODELS = ("model", "modelId", "model_id", "model_name", "ai_model", "model_used", "llm_model")
-_ABOUT_MODEL = ("model_info", "modelInfo", "llm", "metadata", "meta", "config")  # objects that may name it
+_ABOUT_MODEL = ("model_info", "modelInfo", "llm")  # objects that may name it
 _SPLITS = {"train", "test", "dev", "val", "validation", "eval"}  # lists of a data set: no talks
 _API, _WORDS = 0.8, 0.55
 
@@ -91,6 +74,8 @@ def _pair(record: Mapping[str, Any]) -> Pair | None:
     for question, answer in _PAIRS:
         if record.get(question) and answer in record:
             return _joined(_body(record[question]), _body(record[answer]), record)
+    if "messages" in as_dict(record.get("llmInput")) and "rawResponse" in as_dict(record.get("llmOutput")):
+        return _joined(record["llmInput"], record["llmOutput"]["rawResponse"], record)
     if "messages" in record and isinstance(record.get("response"), dict | list):
         return _joined(record, record["response"], record)
     by_user, by_agent = asked_field(record), answered_field(record) or unanswered_field(record)
@@ -100,16 +85,25 @@ def _pair(record: Mapping[str, Any]) -> Pair | None:
 
 
 def _with_history(question: str, record: Mapping[str, Any]) -> Any:
-    """Return a question behind the messages that were before it, where a record has them in a list for that."""
-    if not is_named_by_whom(record):
+    """Return a question behind the messages that were before it, where a record has them in a list for that.
+
+    The list may have been logged after the question, or after the answer: they are not before themselves.
+    """
+    listed = next((record[name] for name in record if is_past(name) and is_begun(record[name])), None)
+    if listed is None or not is_named_by_whom(record):
         return question
-    lists = (held for name, held in record.items() if "history" in words_of(name) and isinstance(held, list))
-    before = next((held for held in lists if is_begun(held) and all("role" in as_dict(item) for item in held)), [])
-    again = bool(before) and before[-1]["role"] == "user" and text(before[-1].get("content")) == question
+    before, _ = chat(listed)
+    answer = answered_field(record)
+    now = [question.strip(), (words_in(record[answer]) or "").strip() if answer else None]
+    if len(before) > 1 and [(message.get("content") or "").strip() for message in before[-2:]] == now:
+        before = before[:-2]
+    elif before and before[-1]["role"] == "user" and (before[-1].get("content") or "").strip() == now[0]:
+        before = before[:-1]
     prompt = text(first(record, ("systemPrompt", "system_prompt")))
-    opening = [{"role": "system", "content": prompt}] if prompt and before and before[0]["role"] != "system" else []
-    asked_now = [] if again else [{"role": "user", "content": question}]
-    return {"messages": [*opening, *before, *asked_now]} if before else question
+    opening = (
+        [{"role": "system", "content": prompt}] if prompt and not any(m["role"] == "system" for m in before) else []
+    )
+    return {"messages": [*opening, *before, {"role": "user", "content": question}]} if before else question
 
 
 def _joined(question: Any, answer: Any, record: Mapping[str, Any]) -> Pair:

@@ -7,12 +7,12 @@ without its request is a call of the conversation that is named by its id; a chu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flywheel.reading.events import Event, acted, attempt_of, own_names, source_of
 from flywheel.reading.feedback import judgements
-from flywheel.reading.messages import Message, messages, name_results, tool_schemas
+from flywheel.reading.messages import ROLES, Message, messages, name_results, tool_schemas
 from flywheel.reading.outcomes import results
 from flywheel.reading.pairs import Pair, ends_answered, pair_of
 from flywheel.reading.reader import reader
@@ -106,8 +106,15 @@ def _is_transcript(record: Any) -> bool:
     parts = (p for m in items for p in as_list(m.get("content")))
     beside = (held for m in items for name, held in m.items() if name not in _LISTS and isinstance(held, list))
     is_plain = not has_untyped_parts(items) and people_in(items) is None and not any(map(are_made, beside))
-    is_plain = is_plain and not any(facts_of(m).keys() & _OWN for m in items)
+    is_plain = is_plain and not _is_programs(items)
     return is_plain and not any(as_dict(p).get("type") in _BLOCKS for p in parts)
+
+
+def _is_programs(items: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether messages are of a chat of some program, which `transcripts` reads with the times and tokens of each."""
+    roles = {str(m["role"]).lower() for m in items}
+    is_told = "assistant" in roles and roles <= ROLES.keys() and not any("weight" in m for m in items)
+    return is_told and any(facts_of(m).keys() & _OWN for m in items)
 
 
 def _apart(pair: Pair) -> Iterator[Pair]:

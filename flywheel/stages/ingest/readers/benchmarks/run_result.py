@@ -21,7 +21,7 @@ from flywheel.reading.shapes.actions import is_step
 from flywheel.reading.shapes.places import chats_within, numbered
 from flywheel.reading.shapes.spoken import answered_field, asked_field
 from flywheel.reading.usage import token_counts
-from flywheel.reading.values import as_dict, as_list, first, ident, present, text, when
+from flywheel.reading.values import as_dict, as_list, first, ident, text, when
 from flywheel.records import SETTINGS, content_id
 from flywheel.stages.ingest.readers.apis._dialects.calls import LINE
 from flywheel.stages.ingest.readers.apis.exchanges import is_page, is_worded
@@ -164,8 +164,17 @@ def _talks(fields: Mapping[str, Any]) -> bool:
     within = {name: held for inner in map(as_dict, fields.values()) for name, held in inner.items()}
     talks = talks or (is_worded(fields) and answered_field(fields) != "answer")  # which may be the right one
     talks = talks or bool(asked_field(within) and answered_field(within))
-    talks = talks or bool(asked_field(fields) and present(token_counts(fields)))  # a request whose answer is not kept
+    talks = talks or _is_request(fields)
     return talks or (text(first(fields, _TOOLS)) is not None and not fields.keys().isdisjoint(_GIVEN))
+
+
+def _is_request(fields: Mapping[str, Any]) -> bool:
+    """Whether an object is a line on a request to a model, whose answer is not kept: what succeeded is the request."""
+    asked = text(first(fields, ("query", "prompt", "user_message"))) or ""
+    counted = token_counts(fields)
+    is_asked = any(map(str.isspace, asked)) and first(fields, ("model", "model_id", "model_name")) is not None
+    ended = {result.name for result in results(fields)}
+    return is_asked and None not in counted.values() and ended <= {"success"} and _first(fields, _TASKS) is None
 
 
 def _are_calls(entries: list[tuple[str | None, Mapping[str, Any]]]) -> bool:

@@ -59,9 +59,9 @@ def read(record: Any) -> list[dict[str, Any]]:
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
     made = sqlite3.connect(tmp_path / "opencode.db")
-    made.execute(
-        "CREATE TABLE message (id TEXT, session_id TEXT, time_created INTEGER, time_updated INTEGER, data TEXT)"
-    )
+    columns = "id TEXT, session_id TEXT, time_created INTEGER, time_updated INTEGER, data TEXT"
+    made.execute(f"CREATE TABLE message ({columns})")
+    made.execute(f"CREATE TABLE part ({columns}, message_id TEXT)")
     for table, rows in (("message", MESSAGES), ("part", PARTS)):
         for one in rows:
             values = [json.dumps(held) if isinstance(held, dict) else held for held in one.values()]

@@ -274,11 +274,12 @@ def test_messages_with_times_of_their_own_keep_them(write: Write, take: Take) ->
 
 
 @pytest.mark.parametrize("name", ["arguments", "args", "params"])
-@pytest.mark.parametrize("seen", [{"observation": {"name": "Ann"}}, {}])
-def test_an_actions_arguments_next_to_it_are_its_own(name: str, seen: dict[str, Any], write: Write, take: Take) -> None:
-    step = {"step": 1, "action": "get_customer", name: {"id": "C101"}, **seen}
-    record = {"prompt": ASKED, "steps": [step], "final_answer": ANSWERED}
+def test_an_actions_arguments_next_to_it_are_its_own(name: str, write: Write, take: Take) -> None:
+    step = {"step": 1, "action": "get_customer", name: {"id": "C101"}}
+    record = {"prompt": ASKED, "steps": [step | {"observation": {"name": "Ann"}}], "final_answer": ANSWERED}
     taken = take(write("runs.jsonl", [record]), cfg=COUNTING)
+    plan = {"description": "Verifies the login of a customer.", "steps": [step]}
+    assert take(write("plans.jsonl", [plan]), cfg=COUNTING).events.is_empty()
     calls = [call for payload in taken.payloads() for call in payload.get("message", {}).get("tool_calls", ())]
     assert [(call["name"], call["arguments"]) for call in calls] == [("get_customer", {"id": "C101"})]
 
@@ -346,6 +347,7 @@ def test_a_server_of_tools_logs_what_it_was_asked_and_gave(write: Write, take: T
 
 def test_requests_whose_answers_were_not_kept_are_no_verdicts(write: Write, take: Take) -> None:
     row = {"session_id": "s", "prompt_id": "p", "model_id": "m", "query": ASKED, "prompt_tokens": 20, "success": True}
+    row |= {"completion_tokens": 9}
     assert take(write("log.jsonl", [row, row | {"prompt_id": "q"}]), cfg=COUNTING).events.is_empty()
 
 

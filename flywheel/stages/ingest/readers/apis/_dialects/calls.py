@@ -14,6 +14,7 @@ from flywheel.reading.events import Event, Source, conversation_of, own_names, r
 from flywheel.reading.feedback import is_scored, judgements
 from flywheel.reading.messages import Message
 from flywheel.reading.pairs import Pair, common_payload
+from flywheel.reading.shapes.spoken import is_past
 from flywheel.reading.values import as_dict, embedded, first, ident, picked, present, text
 from flywheel.records import EventKind, content_id
 
@@ -141,6 +142,7 @@ def source_of_pair(pair: Pair, history: list[Message], response: Mapping[str, An
 def _is_alone(pair: Pair, source: Source) -> bool:
     """Whether a row is of one question in words, at its own time or under its own id: equal words are asked again."""
     lists = any(isinstance(held, list) for held in pair.request.values())  # of messages, which may go on in a next row
+    lists = lists or any(map(is_past, pair.envelope))
     return not lists and (source["ts"] is not None or ident(pair.envelope.get("id")) is not None)
 
 
