@@ -171,12 +171,25 @@ def _event(row: _Row) -> Event:
     )
 
 
+def _served(rows: Sequence[_Row]) -> list[_Row]:
+    """Return the acts; one that names no model has that of an event before it: some logs name it once a turn."""
+    acts: list[_Row] = []
+    told: _Row | None = None
+    for row in rows:
+        if row.kind == "model_call":
+            unnamed = told is not None and row.model is None and row.policy is None
+            acts.append(row._replace(model=told.model, policy=told.policy) if told is not None and unnamed else row)
+        elif row.kind not in _LATER and (row.model or row.policy):
+            told = row
+    return acts
+
+
 def _episode(
     log: _Log, transcript: Transcript, cfg: EpisodesConfig, names: Mapping[tuple[str, str], tuple[str, str]]
 ) -> dict[str, Any]:
     task_id, task_rule, request = _task(log, transcript)
     calls = [call for action in transcript.actions for call in action.calls]
-    acting = [row for row in log.rows if row.kind == "model_call"] or log.rows
+    acting = _served(log.rows) or log.rows
     model = _commonest(row.model for row in acting) or _commonest(row.model for row in log.rows)
     policy, policy_rule = _policy(log, acting, model, names)
     times = [row.ts for row in log.rows if row.ts is not None and row.kind not in _LATER]

@@ -53,7 +53,8 @@ def _mark_forks(events: pl.DataFrame) -> pl.DataFrame:
     """Return events with the beginning of every fork that repeats the session it was forked from as `copied`.
 
     A payload names that session (`forked_from`), or is the first that is the fork's own (`begins_here`). What is
-    repeated is before that, or is older than the fork, or was written with its first line: up to the first pause.
+    repeated is before that, or is older than the fork, or was written with the last line that names a session: up to
+    the first pause.
     """
     marked = events.filter(pl.col("payload").str.contains(_BEGINS, literal=True))
     begun = marked.filter(pl.col("payload").str.json_path_match("$.begins_here") == "true").group_by("conversation_id")
@@ -67,16 +68,28 @@ def _mark_forks(events: pl.DataFrame) -> pl.DataFrame:
     copies: list[str] = []
     for name in forks:
         own = events.filter(pl.col("conversation_id") == name).sort("seq", "ts")
-        times = own["ts"].to_list()
-        begin = last = times[0]
-        for event, ts in zip(own["event_id"], times, strict=True):
-            if ts is None or begin is None or not (ts < begin or ts - max(begin, last) <= _BURST):
-                break
-            copies.append(event)
-            last = ts
+        copies += _repeated(own)
     if not copies:
         return events
     return mark_copies(events, pl.col("event_id").is_in(copies))
+
+
+def _repeated(own: pl.DataFrame) -> list[str]:
+    """Return the events with which a fork repeats its session.
+
+    A copied line may name a session too, and may be written seconds after the fork's own first line.
+    """
+    times, session = own["ts"].to_list(), own["conversation_id"][0]
+    others = own["payload"].str.json_path_match("$.forked_from").to_list()
+    copied = max(n for n, other in enumerate(others) if other and not session.startswith(f"{other}/"))
+    begin, last = times[0], times[copied]
+    for n, ts in enumerate(times):
+        if ts is None or begin is None or last is None:
+            return own["event_id"].to_list()[:n]
+        if n > copied and ts >= begin and ts - max(begin, last) > _BURST:
+            return own["event_id"].to_list()[:n]
+        last = ts if n > copied else last
+    return own["event_id"].to_list()
 
 
 def mark_copies(events: Frame, where: pl.Expr) -> Frame:

@@ -151,8 +151,8 @@ class _Walker:
         self.pending: Messages = []
         self._resets = False  # whether what is pending replaces the context
         self._unrepeated: set[int] = set()  # identities of messages of the context that inputs leave out
-        self._so_far: Usage = {}
-        self._copied_so_far: Usage = {}  # totals with which a fork began, and from which it may have gone on
+        self._so_far: Usage = {}  # of running totals, what was not paid for in another conversation
+        self._last: Usage = {}  # the newest running total, also a copied one, from which a fork may have gone on
         self._tools: Any = None
         self._unanswered: Messages = []  # what the last failed call was asked
         self._spans: dict[str, str] = {}  # the call that each span is which is an action
@@ -176,9 +176,7 @@ class _Walker:
     def finish(self) -> Transcript:
         self.out.tail = self.pending
         for name, amount in self._so_far.items():
-            before = self._copied_so_far.get(name, 0)
-            own = amount - before if amount >= before else amount
-            self.out.usage[name] = max(own, self.out.usage.get(name, 0))
+            self.out.usage[name] = max(amount, self.out.usage.get(name, 0))
         self.out.orphan_results = self.results.orphans
         flags = {
             "paired_by_order": self.results.by_order,
@@ -204,12 +202,17 @@ class _Walker:
             if isinstance(amount, int | float):
                 self.out.usage[name] = self.out.usage.get(name, 0) + amount
         logged = event.payload.get("usage_so_far")
-        so_far: dict[str, Any] = logged if isinstance(logged, dict) else {}
-        for name in _USAGE:
-            amount = so_far.get(name)
-            if isinstance(amount, int | float):
-                totals = self._copied_so_far if copied else self._so_far
-                totals[name] = max(amount, totals.get(name, 0))
+        self._note_total(logged if isinstance(logged, dict) else {}, copied=copied)
+
+    def _note_total(self, logged: Mapping[str, Any], *, copied: bool) -> None:
+        """Add what a running total has grown by; where all of it is less than before, the program began anew."""
+        total = {name: amount for name in _USAGE if isinstance(amount := logged.get(name), int | float)}
+        again = bool(total) and all(amount < self._last.get(name, 0) for name, amount in total.items())
+        for name, amount in total.items():
+            before = 0 if again else self._last.get(name, 0)
+            if not copied:
+                self._so_far[name] = self._so_far.get(name, 0) + max(amount - before, 0)
+            self._last[name] = amount if again else max(amount, before)
 
     def _note_tools(self, tools: Any) -> None:
         if isinstance(tools, list) and tools and tools != self._tools:
