@@ -4,8 +4,9 @@ In: a partition's events, where each belongs. Out: the same, with every conversa
 path and, under a name of its own, each attempt that was given up, from the beginning and with the fork as feedback.
 
 A reader that knows which message an event follows puts `threaded` into its payload; `span_id` is then the message and
-`parent_id` the one before. Results of parallel calls fork a tree too, but are not attempts: an attempt that was
-given up holds a reply that the path does not. Where a chain is broken nothing is split.
+`parent_id` the one before. One that only knows the number of an event in its attempt gives that (`position`). Results
+of parallel calls fork a tree too, but are not attempts: an attempt that was given up holds a reply that the path does
+not. Where a chain is broken nothing is split.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from flywheel.records import EventKind
 _FORK = '"forked_from":"'
 _BEGINS = '"begins_here":true'
 _BURST = timedelta(seconds=0.5)  # between lines that a program writes at once; a model's reply takes longer
+_PLACED = '"position":'
 _MARK = '"threaded":true'
 _BY_USER = '"role":"user"'  # as canonical JSON writes it
 _COPIED = '{"copied":true,'  # before the other fields of a payload, which is marked and so not empty
@@ -37,7 +39,7 @@ def follow_threads(events: pl.DataFrame) -> pl.DataFrame:
     An event before the fork is in every attempt that it belongs to, under the same `event_id`; in those that were given
     up it is `copied`, so that its tokens count once.
     """
-    events = _mark_forks(events)
+    events = _mark_forks(_placed(events))
     marked = events.filter(pl.col("payload").str.contains(_MARK, literal=True))
     if marked.is_empty():
         return events
@@ -47,6 +49,32 @@ def follow_threads(events: pl.DataFrame) -> pl.DataFrame:
         own = events.filter(pl.col("conversation_id") == name).sort("ts", "seq", "event_id", nulls_last=False)
         frames += _apart(own, _Tree(own))
     return pl.concat(frames)
+
+
+def _placed(events: pl.DataFrame) -> pl.DataFrame:
+    """Return events that have a position as messages of a tree: each follows the newest one with a smaller number."""
+    number = pl.col("payload").str.json_path_match("$.position").cast(pl.Int64, strict=False)
+    marked = events.filter(pl.col("payload").str.contains(_PLACED, literal=True)).with_columns(_number=number)
+    parents: dict[str, str | None] = {}
+    rows = marked.drop_nulls(["_number", "span_id"]).sort("conversation_id", "ts", "seq", "event_id")
+    conversation, path = "", list[tuple[int, str]]()
+    for own, name, span, at in rows.select("event_id", "conversation_id", "span_id", "_number").iter_rows():
+        conversation, path = (name, path) if name == conversation else (name, [])
+        while path and path[-1][0] >= at and path[-1][1] != span:
+            path.pop()
+        if not path or path[-1][1] != span:
+            path.append((at, span))
+        parents[own] = path[-2][1] if len(path) > 1 else None
+    if not parents:
+        return events
+    found = pl.DataFrame(list(parents.items()), schema={"event_id": pl.String, "_parent": pl.String}, orient="row")
+    joined = events.join(found.with_columns(_here=True), on="event_id", how="left", maintain_order="left")
+    here = pl.col("_here").fill_null(value=False)
+    threaded = pl.col("payload").str.replace("{", '{"threaded":true,', literal=True)
+    return joined.with_columns(
+        parent_id=pl.when(here).then("_parent").otherwise("parent_id"),
+        payload=pl.when(here).then(threaded).otherwise("payload"),
+    ).drop("_parent", "_here")
 
 
 def _mark_forks(events: pl.DataFrame) -> pl.DataFrame:

@@ -243,6 +243,28 @@ def test_a_codex_fork_counts_what_it_repeats_once(tmp_path: Path) -> None:
     assert [tuple(row[name] for name in columns) for row in found] == [(4, 2, 20, 2), (6, 3, 10, 1), (6, 3, 10, 1)]
 
 
+def test_a_fork_whose_copies_are_written_later_counts_them_once(tmp_path: Path) -> None:
+    first = [codex_line(0, "session_meta", id=f"{CODEX}1"), *codex_turns(1, "a", "b")]
+    copies = [{**line, "timestamp": codex_line(304, "x")["timestamp"]} for line in first]
+    fork = [codex_line(300, "session_meta", id=f"{CODEX}2"), *copies, *codex_turns(330, "c", total=20)]
+    files = {f"rollout-2026-{CODEX}1": first, f"rollout-2026-{CODEX}2": fork}
+    found = [row for _, row in sorted(built(tmp_path, **files).items())]
+    assert [(row["n_steps"], row["input_tokens"]) for row in found] == [(4, 20), (6, 10)]
+
+
+def test_totals_that_begin_again_are_added(tmp_path: Path) -> None:
+    lines = [codex_line(0, "session_meta", id=f"{CODEX}1"), *codex_turns(1, "a", "b"), *codex_turns(100, "c")]
+    (row,) = built(tmp_path, **{f"rollout-2026-{CODEX}1": lines}).values()
+    assert (row["n_steps"], row["input_tokens"]) == (6, 30)
+
+
+def test_an_answer_has_the_model_of_its_turn(tmp_path: Path) -> None:
+    served = [codex_line(at, "turn_context", model=f"gpt-{n}") for n, at in ((1, 0.5), (2, 99))]
+    lines = [codex_line(0, "session_meta", id=f"{CODEX}1"), served[0], *codex_turns(1, "a"), served[1]]
+    (row,) = built(tmp_path, **{f"rollout-2026-{CODEX}1": [*lines, *codex_turns(100, "b")]}).values()
+    assert "mixed_policies" in row["tags"]
+
+
 def test_a_resumed_session_counts_what_it_repeats_once(tmp_path: Path) -> None:
     past, again = rewound(), Session()
     del past.lines[6:]

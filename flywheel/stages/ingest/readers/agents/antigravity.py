@@ -4,7 +4,8 @@ In: steps with who made them (`USER_EXPLICIT`, `MODEL`, `SYSTEM`) and of what ty
 answer with its calls, whose arguments are JSON within texts; every other step of the model is what a tool gave, behind
 the times at which it ran. Results name no call and follow in the order of the calls. Out: what a user wrote, without
 what the program added to it, which is context; the model that the user chose. `transcript.jsonl` and its longer copy
-`transcript_full.jsonl` are one session: of two versions of a step one counts.
+`transcript_full.jsonl` are one session: of two versions of a step one counts. Steps are numbered (`position`): where
+a number comes again later, the user went back to it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from flywheel.extensions import BadRecordError
 from flywheel.reading.events import Event, Source, request, tool_result
 from flywheel.reading.messages import result_message
 from flywheel.reading.reader import has, reader
-from flywheel.reading.status import FAILED
+from flywheel.reading.status import FAILED, OK
 from flywheel.reading.values import as_dict, as_list, count, embedded, present, text, when
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers.agents.message_files import within_file
@@ -29,6 +30,8 @@ _ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _OPENS, _CLOSES = "<USER_REQUEST>", "</USER_REQUEST>"
 _CHOSE = re.compile(r"`Model Selection` from [^\n]{0,80}? to ([^\n]{1,80}?)(?:\. |\.?$)", re.MULTILINE)
 _RAN = re.compile(r"(?:(?:Created|Completed) At: [^\n]{0,40}\n){1,2}")
+_HEAD = 400  # characters of a result that may show how its command ended
+_ENDED = re.compile(r"^\s*The command (?:(failed) with exit code|completed successfully)", re.MULTILINE)
 _ERRORS = ("ERROR", "ERRORED", "CANCELED", "CANCELLED", "INVALID")
 
 
@@ -53,7 +56,14 @@ def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
     if number is None or kind is None:
         raise BadRecordError("bad_record", "a step without a number or a type")
     del line  # the copy of a session that has all of it has other lines
-    source: Source = {"conversation_id": "antigravity", "ts": when(record.get("created_at")), "seq": number * 10}
+    at = when(record.get("created_at"))
+    span = f"step_{number}" + (f"@{at.isoformat()}" if at else "")  # the same in the copy, another after going back
+    source: Source = {"conversation_id": "antigravity", "ts": at, "seq": number * 10, "span_id": span}
+    for event in _events(record, kind, source):
+        yield {**event, "payload": event["payload"] | {"position": number}}
+
+
+def _events(record: Mapping[str, Any], kind: str, source: Source) -> Iterator[Event]:
     content = text(record.get("content")) or ""
     if kind == _ANSWER:
         yield from _answer(record, content, source)
@@ -78,15 +88,14 @@ def _asked(content: str, source: Source) -> Iterator[Event]:
 
 
 def _answer(record: Mapping[str, Any], content: str, source: Source) -> Iterator[Event]:
-    number = source["seq"] // 10
     calls = [
-        {"id": f"step_{number}_{n}", "name": text(call.get("name")) or "", "arguments": _opened(call.get("args"))}
+        {"id": f"{source['span_id']}_{n}", "name": text(call.get("name")) or "", "arguments": _opened(call.get("args"))}
         for n, call in enumerate(map(as_dict, as_list(record.get("tool_calls"))))
     ]
     message = {"role": "assistant", "content": content or None, **({"tool_calls": calls} if calls else {})}
     message |= present(reasoning=text(record.get("thinking")) or None)
     if content or calls or "reasoning" in message:
-        payload = {"message": message, "fragment": "revision", "response_id": f"step_{number}"}
+        payload = {"message": message, "fragment": "revision", "response_id": source["span_id"]}
         yield {**source, "kind": EventKind.MODEL_CALL, "payload": payload}
 
 
@@ -103,9 +112,10 @@ def _value(held: Any) -> Any:
 
 def _result(record: Mapping[str, Any], content: str, source: Source) -> Event:
     shown = _RAN.sub("", content, count=1)
-    status = FAILED if record.get("status") in _ERRORS else None
-    span = {"span_id": f"step_{source['seq'] // 10}"}  # two files of a session have the same step
-    return tool_result(result_message(shown, {}, status=status), {**source, **span}, source["seq"])
+    ended = _ENDED.search(shown[:_HEAD])
+    status = (FAILED if ended[1] else OK) if ended else None
+    status = FAILED if record.get("status") in _ERRORS else status
+    return tool_result(result_message(shown, {}, status=status), source, source["seq"])
 
 
 READER = reader(

@@ -32,14 +32,18 @@ from flywheel.records import EventKind
 _TYPES = ("session_meta", "turn_context", "response_item", "event_msg", "compacted")
 _ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 _EXIT = re.compile(r"^(?:Exit code:|Process exited with code) (-?\d+)\s*$", re.MULTILINE)
+_FAILURES = ("apply_patch verification failed:", "execution error:", "failed in sandbox:")
 _HEAD = 400  # characters of a result's text that may hold its exit code
 _PROGRAM = (
     "<environment_context>", "<user_instructions>", "<permissions", "<turn_aborted>", "# AGENTS.md", "<skill",
     "<subagent_notification>", "<codex_internal_context", "<app-context>", "<model_switch>", "<collaboration_mode>",
     "<recommended_plugins>", "<user_shell_command>",
 )  # fmt: skip
-_CALLS = ("function_call", "custom_tool_call", "local_shell_call", "web_search_call")
-_OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "mcp_tool_call_output")
+_CALLS = ("function_call", "custom_tool_call", "local_shell_call", "web_search_call", "tool_search_call")
+_OUTPUTS = (
+    "function_call_output", "custom_tool_call_output", "local_shell_call_output", "mcp_tool_call_output",
+    "tool_search_output",
+)  # fmt: skip
 
 
 def _from_path(path: PurePath) -> Mapping[str, str]:
@@ -142,12 +146,14 @@ def _called(payload: Mapping[str, Any]) -> tuple[str | None, Any]:
         return text(payload.get("name")), {"input": payload.get("input")}
     if kind == "local_shell_call":
         return "local_shell", {name: value for name, value in action.items() if name != "type" and value is not None}
+    if kind == "tool_search_call":
+        return "tool_search", payload.get("arguments")
     return "web_search", dict(action)
 
 
 def _result(payload: Mapping[str, Any], source: Source) -> Event:
     """Return a result: a text, a text that holds JSON with an exit code, parts, or an object with a flag."""
-    output = payload.get("output", payload.get("result"))
+    output = payload.get("output", payload.get("result", payload.get("tools")))
     inner = as_dict(embedded(output))
     metadata = as_dict(inner.get("metadata"))
     content = flat_text(first(inner, ("output", "content"))) if metadata or "success" in inner else flat_text(output)
@@ -162,6 +168,8 @@ def _result(payload: Mapping[str, Any], source: Source) -> Event:
 
 
 def _by_text(content: str) -> str:
+    if content.startswith(_FAILURES):
+        return FAILED
     code = _EXIT.search(content[:_HEAD])
     return UNKNOWN if code is None else OK if int(code[1]) == 0 else FAILED
 
@@ -193,4 +201,4 @@ _EVENTS = {
     "compacted": _compacted,
 }  # fmt: skip
 
-READER = reader("codex", 4, "rollout files of Codex", marks=_is_line, read=_read, from_path=_from_path)
+READER = reader("codex", 5, "rollout files of Codex", marks=_is_line, read=_read, from_path=_from_path)

@@ -127,7 +127,9 @@ def _of_event(event: Mapping[str, Any], source: Source) -> Iterator[Event]:
     elif kind in ("user.message", "user.define_outcome", *_BETWEEN):
         role = "system" if kind in _BETWEEN else "user"
         said = event.get("description") if kind == "user.define_outcome" else event.get("content")
-        yield request(messages([{"role": role, "content": said}]), source, seq, {})
+        rubric = flat_text(as_dict(event.get("rubric")).get("content"))
+        wanted = [{"role": "system", "content": rubric}] if rubric else []
+        yield request([*messages([{"role": role, "content": said}]), *wanted], source, seq, {})
     elif kind == "agent.thread_context_compacted":
         yield request([], source, seq, {"replaces_context": True, "tags": ["compacted"]})
     elif kind == "span.model_request_end":
@@ -164,8 +166,11 @@ def _opinions(kind: str, event: Mapping[str, Any], source: Source) -> Iterator[E
         yield feedback(source, {"name": "reject", "annotator": "human", **aim, **told})
     elif kind == "user.interrupt":
         yield feedback(source, {"name": "interrupt", "annotator": "implicit"})
-    elif kind == "span.outcome_evaluation_end" and (value := _VERDICTS.get(text(event["result"]) or "")) is not None:
-        yield outcome(source, "outcome_evaluation", value, scale=(0, 1), by="recorded")
+    elif kind == "span.outcome_evaluation_end":
+        if (value := _VERDICTS.get(text(event["result"]) or "")) is not None:
+            yield outcome(source, "outcome_evaluation", value, scale=(0, 1), by="recorded")
+        if why := text(event.get("explanation")):  # the agent is told
+            yield request([{"role": "system", "content": why}], source, source["seq"], {})
 
 
 READER = reader(

@@ -23,7 +23,8 @@ from flywheel.reading.messages import flat_text, messages, result_message
 from flywheel.reading.reader import reader, share
 from flywheel.reading.rollout import Rollout, rollout_events
 from flywheel.reading.shapes.chats import chat, is_chat
-from flywheel.reading.status import FAILED, OK
+from flywheel.reading.shapes.notices import is_by_program
+from flywheel.reading.status import FAILED, OK, stated_status
 from flywheel.reading.values import as_dict, as_list, count, ident, number, present, text, when
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers.agents.message_files import within_file
@@ -36,6 +37,9 @@ _ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 _STOPS = ("stop", "length", "toolUse", "error", "aborted")
 _INPUTS = ("input", "cacheRead", "cacheWrite")
 _FAILED = "[assistant turn failed"  # what OpenClaw writes in the place of an answer
+_BY_PROGRAM = ("A new session was started via /new", "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>")
+_FENCE = "```"
+_ENVELOPE = re.compile(r"(?:[A-Z][\w ]{1,60} \(untrusted[\w ,]{0,60}\):\s{1,3}(?P<fence>```)(?:json)?|System: \[)")
 _COMPACTED = {"replaces_context": True, "tags": ["compacted", "history_missing"]}
 
 
@@ -100,15 +104,33 @@ def _events(record: Mapping[str, Any], source: Source) -> Iterator[Event]:
     if kind == "compaction" or role == "compactionSummary":
         yield request(_told(text(record.get("summary") or held.get("summary"))), source, 0, _COMPACTED)
     elif kind == "message" and role == "assistant":
-        yield from _reply(held, {**source, "model": text(held.get("model"))})
+        by_program = held.get("provider") == "openclaw"  # what its gateway wrote, or only passed on
+        yield from _reply(held, {**source, "model": None if by_program else text(held.get("model"))})
     elif kind == "message" and role == "toolResult":
         yield from _result(held, source)
     elif kind == "message" and role == "user":
-        yield request(messages([{"role": "user", "content": held.get("content")}]), source, 0, {})
+        said = messages([{"role": "user", "content": held.get("content")}])
+        yield request([part for message in said for part in _by_person(message)], source, 0, {})
     elif kind in _CHANGES or held.get("excludeFromContext") is True:
         yield request([], source, 0, {})
     else:
         yield request(_told(_between(record, held)), source, 0, {})
+
+
+def _by_person(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what a person wrote, and as context what OpenClaw put around it."""
+    words = (message.get("content") or "").strip()
+    if message["role"] != "user" or words.startswith(_BY_PROGRAM) or is_by_program(words):
+        return [{**message, "role": "system"}]
+    around: list[str] = []
+    while begun := _ENVELOPE.match(words):
+        end = words.find(_FENCE, begun.end())
+        line = words.find("\n", begun.end())
+        until = (end + len(_FENCE) if end >= 0 else len(words)) if begun["fence"] else line if line >= 0 else len(words)
+        around.append(words[:until].strip())
+        words = words[until:].lstrip()
+    own = {**message, "content": words}
+    return [*([own] if words else []), *_told("\n".join(around))] if around else [message]
 
 
 def _told(words: str | None) -> list[dict[str, Any]]:
@@ -134,9 +156,11 @@ def _reply(held: Mapping[str, Any], source: Source) -> Iterator[Event]:
     )
     made, _ = chat([{"role": "assistant", "content": held.get("content")}])
     said = made[-1] if made and any(made[-1].get(name) for name in ("content", "tool_calls", "reasoning")) else None
-    failed = {"tags": ["api_error"]} if held.get("stopReason") == "error" else {}
-    if said is None or (failed and (said.get("content") or "").startswith(_FAILED)):
-        yield request([], source, 0, failed | (used if any(used.values()) else {}))
+    by_gateway = held.get("model") == "gateway-injected"
+    failed = {"tags": ["api_error"]} if held.get("stopReason") == "error" or by_gateway else {}
+    used = used if any(used.values()) else {}
+    if said is None or by_gateway or (failed and (said.get("content") or "").startswith(_FAILED)):
+        yield request(_told(said.get("content")) if by_gateway and said else [], source, 0, failed | used)
     else:
         about = present(finish_reason=text(held.get("stopReason"))) | used
         about |= {"tags": ["api_error", "partial"]} if failed else {}
@@ -145,10 +169,19 @@ def _reply(held: Mapping[str, Any], source: Source) -> Iterator[Event]:
         yield feedback(source, {"name": "interrupt", "annotator": "implicit"})
 
 
+def _status(held: Mapping[str, Any]) -> str | None:
+    """Return how a call ended: OpenClaw flags no error, and has it in the details."""
+    flag, details = held.get("isError"), as_dict(held.get("details"))
+    code = details.get("exitCode")
+    if flag is True or stated_status(details) == FAILED or (type(code) is int and code != 0):
+        return FAILED
+    return OK if flag is False else None
+
+
 def _result(held: Mapping[str, Any], source: Source) -> Iterator[Event]:
     """Yield what a tool gave, and the talks of the helpers that it ran."""
-    call, flag = ident(held.get("toolCallId")), held.get("isError")
-    status = (FAILED if flag else OK) if isinstance(flag, bool) else None
+    call = ident(held.get("toolCallId"))
+    status = _status(held)
     fields = {"tool_call_id": call, "name": text(held.get("toolName"))}
     yield tool_result(result_message(flat_text(held.get("content")), fields, status=status), source, 0)
     for n, helper in enumerate(as_list(as_dict(held.get("details")).get("results"))):

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from flywheel.extensions import BadRecordError, Sample
+from flywheel.stages.conversations.thread import follow_threads
 from flywheel.stages.ingest.readers.agents.antigravity import READER
 
 SESSION = "0b4e7d1e-0000-4000-8000-00000000000f"
@@ -49,6 +51,16 @@ def test_a_session_and_its_longer_copy_are_an_episode(take: Callable[..., Any], 
     assert steps.height == 2
 
 
+def test_a_step_whose_number_comes_again_was_gone_back_to(take: Callable[..., Any], write: Callable[..., Path]) -> None:
+    again = [step(2, "USER_EXPLICIT", "USER_INPUT", "<USER_REQUEST>Write it.</USER_REQUEST>"),
+             step(3, "MODEL", "PLANNER_RESPONSE", "Written.")]  # fmt: skip
+    later = [one | {"created_at": f"2026-10-01T10:00:0{n}Z"} for n, one in enumerate(again)]
+    write("transcript.jsonl", [*STEPS, *later])
+    said = follow_threads(take().events).filter(pl.col("kind") == "model_call")
+    counts = said.group_by("conversation_id").len()["len"]
+    assert sorted(counts) == [1, 2]
+
+
 def test_what_a_user_wrote_is_apart_from_what_was_added() -> None:
     chosen, asked = read(STEPS[0])
     assert (chosen["model"], chosen["payload"]["messages"]) == ("Gemini 3.1 Pro (High)", [])
@@ -63,7 +75,10 @@ def test_arguments_are_opened_and_times_are_no_result() -> None:
     (call,) = answer["payload"]["message"]["tool_calls"]
     assert call["arguments"] == {"TargetFile": "a.md", "Overwrite": True, "toolSummary": "plain words"}
     assert answer["payload"]["message"]["reasoning"] == "A plan first."
-    assert result["payload"] == {"content": "Created a.md", "status": "unknown"}
+    assert result["payload"] == {"content": "Created a.md", "status": "unknown", "position": 3}
+    ended = {"The command completed successfully.\nok": "ok", "The command failed with exit code: 1\nno": "failed"}
+    for shown, status in ended.items():
+        assert read(STEPS[3] | {"content": RAN + shown})[0]["payload"]["status"] == status
     assert read(STEPS[3] | {"status": "ERROR"})[0]["payload"]["status"] == "failed"
 
 

@@ -87,8 +87,10 @@ def test_what_people_did_without_words() -> None:
      ("interrupted", None)],
 )  # fmt: skip
 def test_what_a_grader_found_is_the_outcome(result: str, value: float | None) -> None:
-    found = read(event("span.outcome_evaluation_end", 9, outcome_id="outc_1", result=result, usage=USED))
+    ended = event("span.outcome_evaluation_end", 9, outcome_id="outc_1", result=result, usage=USED)
+    *found, told = read(ended | {"explanation": "The order is not named."})
     assert [e["payload"]["value"] for e in found] == ([] if value is None else [value])
+    assert told["payload"]["messages"] == [{"role": "system", "content": "The order is not named."}]
 
 
 def test_what_is_between_agents_is_context_and_an_outcome_a_request() -> None:

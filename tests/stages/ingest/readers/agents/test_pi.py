@@ -80,6 +80,46 @@ def test_what_the_model_did_not_write_is_no_answer() -> None:
     assert (answer["kind"], stopped["payload"]["name"]) == ("model_call", "interrupt")
 
 
+@pytest.mark.parametrize(
+    ("about", "status"),
+    [
+        ({"isError": False}, "ok"),
+        ({"isError": True}, "failed"),
+        ({"isError": False, "details": {"status": "error", "error": "ENOENT"}}, "failed"),
+        ({"isError": False, "details": {"status": "completed", "exitCode": 1}}, "failed"),
+        ({"isError": False, "details": {"status": "completed", "exitCode": 0}}, "ok"),
+    ],
+)
+def test_how_a_call_ended(about: dict[str, Any], status: str) -> None:
+    (result,) = read({**GAVE, "message": {**GAVE["message"], **about}})
+    assert result["payload"]["status"] == status
+
+
+def test_what_a_gateway_wrote_is_no_answer_and_what_it_passed_on_is_no_models() -> None:
+    (told,) = read(reply(3, SAY, provider="openclaw", model="gateway-injected"))
+    assert (told["kind"], told["payload"]["tags"]) == ("request", ["api_error"])
+    (passed,) = read(reply(3, SAY, provider="openclaw", model="delivery-mirror"))
+    assert (passed["kind"], passed["model"]) == ("model_call", None)
+
+
+@pytest.mark.parametrize(
+    ("written", "own"),
+    [
+        ("Where is it?", "Where is it?"),
+        ('Conversation info (untrusted metadata):\n```json\n{"id": 1}\n```\n\nWhere is it?', "Where is it?"),
+        ("System: [2026-10-01] WhatsApp gateway connected.\n\nWhere is it?", "Where is it?"),
+        ("A new session was started via /new or /reset. Run your Session Startup sequence.", None),
+        ("<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\nIt is done.", None),
+        ("Sender (untrusted metadata):\n```json\n{", None),
+    ],
+)
+def test_what_a_person_wrote_is_apart_from_what_is_around_it(written: str, own: str | None) -> None:
+    (event,) = read(said(2, "user", written))
+    by_user = [m["content"] for m in event["payload"]["messages"] if m["role"] == "user"]
+    assert by_user == ([] if own is None else [own])
+    assert (len(event["payload"]["messages"]) == 1) == (own in (None, written))
+
+
 def test_helpers_of_a_tool_are_conversations_of_their_own() -> None:
     messages = [{"role": "user", "content": "Look."}, {"role": "assistant", "content": [CALL]}]
     held = {**GAVE["message"], "details": {"results": [{"agent": "general", "messages": messages}]}}
