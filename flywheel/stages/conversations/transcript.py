@@ -205,7 +205,7 @@ class _Walker:
         self._note_total(logged if isinstance(logged, dict) else {}, copied=copied)
 
     def _note_total(self, logged: Mapping[str, Any], *, copied: bool) -> None:
-        """Add what a running total has grown by; where all of it is less than before, the program began anew."""
+        """Add what a running total has grown by; where all of it is less than before, the program began again."""
         total = {name: amount for name in _USAGE if isinstance(amount := logged.get(name), int | float)}
         again = bool(total) and all(amount < self._last.get(name, 0) for name, amount in total.items())
         for name, amount in total.items():

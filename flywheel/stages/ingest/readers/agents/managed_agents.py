@@ -169,7 +169,7 @@ def _opinions(kind: str, event: Mapping[str, Any], source: Source) -> Iterator[E
     elif kind == "span.outcome_evaluation_end":
         if (value := _VERDICTS.get(text(event["result"]) or "")) is not None:
             yield outcome(source, "outcome_evaluation", value, scale=(0, 1), by="recorded")
-        if why := text(event.get("explanation")):  # the agent is told
+        if why := text(event.get("explanation")):  # which the agent is given
             yield request([{"role": "system", "content": why}], source, source["seq"], {})
 
 
