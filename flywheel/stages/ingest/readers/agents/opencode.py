@@ -44,11 +44,10 @@ def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
     Raises:
         BadRecordError: it is none of a message or a part.
     """
-    data, session = _data(record), ident(record.get("session_id"))
-    if data is None or session is None:
+    data, session, of = _data(record), ident(record.get("session_id")), ident(record.get("message_id"))
+    if data is None or session is None or (of is None and "message_id" in record):
         raise BadRecordError("bad_record", "no row of a message or a part")
     source: Source = {"conversation_id": session, "ts": when(record.get("time_created")), "seq": line * LINE}
-    of = ident(record.get("message_id"))
     yield from _message(data, ident(record.get("id")) or "", source) if of is None else _part(data, of, source)
 
 

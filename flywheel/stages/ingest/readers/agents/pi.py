@@ -188,7 +188,7 @@ def _result(held: Mapping[str, Any], source: Source) -> Iterator[Event]:
         items = as_dict(helper).get("messages")
         if is_chat(items):
             history, facts = chat(as_list(items))
-            rollout = Rollout(f"pi/agent-{call or source['span_id']}-{n}", history, facts=facts, started=source["ts"])
+            rollout = Rollout(f"pi/agent/{call or source['span_id']}/{n}", history, facts=facts, started=source["ts"])
             yield from ({**event, "span_id": None, "parent_id": None} for event in rollout_events(rollout))
 
 

@@ -129,7 +129,7 @@ def test_helpers_of_a_tool_are_conversations_of_their_own() -> None:
         "Lima",
         True,
     )
-    assert {event["conversation_id"] for event in helper} == {"pi/agent-c1-0"}
+    assert {event["conversation_id"] for event in helper} == {"pi/agent/c1/0"}
     assert [event["kind"] for event in helper] == ["request", "model_call"]
 
 
