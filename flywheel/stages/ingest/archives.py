@@ -65,8 +65,9 @@ def members(path: Path, size: int, kind: str, max_ratio: int) -> Iterator[Member
     try:
         yield from _tar(path, size, max_ratio) if kind == "tar" else _MEMBERS[kind](path, max_ratio)
     except _FAULTS as error:
-        what = "SQLite database" if kind == "sqlite" else f"{kind} archive"
-        yield Member("", _nothing(""), f"the {what} is damaged after its last member ({type(error).__name__})")
+        damaged = f"the {kind} archive is damaged after its last member"
+        problem = "the SQLite database cannot be read to its end" if kind == "sqlite" else damaged
+        yield Member("", _nothing(""), f"{problem} ({type(error).__name__})")
 
 
 def _sqlite(path: Path, max_ratio: int) -> Iterator[Member]:

@@ -23,6 +23,7 @@ from flywheel.stages.ingest.tables import WORDS
 
 MAGIC = b"SQLite format 3\x00"
 FAULTS = (sqlite3.Error,)
+_IN_MEMORY = 1 << 30  # bytes of a database in a bucket
 _LONGEST = 1 << 27  # bytes of one value: a generated column may make any
 _TABLES = (
     "SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY 1"
@@ -67,6 +68,8 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 
 def _in_memory(path: Path) -> sqlite3.Connection:
+    if path.stat().st_size > _IN_MEMORY:
+        raise sqlite3.DataError("a database in a bucket is held in memory, and this one is too large")
     with path.open("rb") as handle:
         content = bytearray(handle.read())
     content[_MODES] = _NO_LOG  # its log of changes, if it had one, is not here

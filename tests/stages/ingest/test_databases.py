@@ -79,7 +79,7 @@ def test_a_damaged_database_stops_nothing(cut: int, tmp_path: Path, take: Take, 
     write("fine.jsonl", [{"role": role, "content": said} for role, said in SAID])
     taken = take(cfg=COUNTING)
     assert taken.adds_up()
-    assert "damaged" in str(taken.quarantined["detail"].to_list())
+    assert "cannot be read" in str(taken.quarantined["detail"].to_list())
     assert "fine.jsonl" in set(taken.events["source_file"])
 
 
