@@ -28,7 +28,7 @@ _NAMED = re.compile(
 )
 _WRITTEN_CALL = re.compile(r"([\w.:-]{1,80})\((.*)\)", re.DOTALL)
 _USERS = {"user", "human", "customer", "you"}
-_PEOPLE, _SPEAKING = _USERS - {"you"}, 2  # who speaks in a text within a record, and how many do
+_PEOPLE = _USERS - {"you"}  # who speaks to an agent in a text within a record
 _AGENTS = {"assistant", "ai assistant", "ai", "agent", "bot", "chatbot", "chatgpt", "gpt"}
 _FEWEST = 2  # turns of each of two speakers
 _ASKED = {"❯ ", "> "}  # noqa: RUF001 - a prompt's mark
@@ -83,7 +83,7 @@ def talk_in(text: str) -> list[dict[str, Any]]:
         return []
     names = {named["name"].lower().replace("_", " ") for line in lines if (named := _NAMED.match(line.rstrip()))}
     speakers = names - {"system", "tool call", "tool result"}
-    if len(speakers & _PEOPLE) != 1 or len(speakers & _AGENTS) != 1 or len(speakers) > _SPEAKING:
+    if len(speakers & _PEOPLE) != 1 or len(speakers & _AGENTS) != 1 or len(speakers) != 2:  # noqa: PLR2004 - one of each
         return []
     rows = [row for _, row in named_turns(list(enumerate(lines, 1)))]
     calls = any(row.get("tool_calls") for row in rows) and {"user", "assistant"} <= {row["role"] for row in rows}

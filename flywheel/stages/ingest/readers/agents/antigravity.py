@@ -46,7 +46,7 @@ def _is_step(record: Any) -> bool:
     return "step_index" in fields and "type" in fields and fields.get("source") in _SOURCES
 
 
-def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
+def _read(record: Mapping[str, Any]) -> Iterator[Event]:
     """Yield the events of a step.
 
     Raises:
@@ -55,9 +55,8 @@ def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
     number, kind = count(record.get("step_index")), text(record.get("type"))
     if number is None or kind is None:
         raise BadRecordError("bad_record", "a step without a number or a type")
-    del line  # the copy of a session that has all of it has other lines
     at = when(record.get("created_at"))
-    span = f"step_{number}" + (f"@{at.isoformat()}" if at else "")  # the same in the copy, another after going back
+    span = f"step_{number}" + (f"@{at.isoformat()}" if at else "")  # no line: a copy with all has others
     source: Source = {"conversation_id": "antigravity", "ts": at, "seq": number * 10, "span_id": span}
     for event in _events(record, kind, source):
         yield {**event, "payload": event["payload"] | {"position": number}}

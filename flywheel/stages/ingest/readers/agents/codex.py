@@ -28,9 +28,9 @@ from flywheel.reading.status import FAILED, OK, UNKNOWN, stated_status
 from flywheel.reading.usage import token_counts
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, present, text, when
 from flywheel.records import EventKind
+from flywheel.stages.ingest.readers.agents.message_files import session_named
 
 _TYPES = ("session_meta", "turn_context", "response_item", "event_msg", "compacted")
-_ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 _EXIT = re.compile(r"^(?:Exit code:|Process exited with code) (-?\d+)\s*$", re.MULTILINE)
 _FAILURES = ("apply_patch verification failed:", "execution error:", "failed in sandbox:")
 _HEAD = 400  # characters of a result's text that may hold its exit code
@@ -48,9 +48,7 @@ _OUTPUTS = (
 
 def _from_path(path: PurePath) -> Mapping[str, str]:
     """Return the session that a file holds: the id in its name, else the name."""
-    stem = path.name.split(".json")[0]
-    match = _ID.search(stem)
-    return {"scope": match[0], "id": f"session:{match[0]}"} if match else {"scope": stem}
+    return session_named(path) or {"scope": path.name.split(".json")[0]}
 
 
 def _read(record: Any, line: int) -> Iterator[Event]:

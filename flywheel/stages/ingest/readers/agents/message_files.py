@@ -60,6 +60,7 @@ _COSTS = ("cost_usd", "total_cost_usd", "cost", "total_cost")
 _KINDS = ("type", "event", "kind", "event_type")  # what a program calls its lines
 _OF_SESSIONS = {"session", "summary", "total", "totals", "metrics", "end", "final", "run"}
 _FOLDERS = 4  # that name a chat with its file
+_SESSION_ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 _NUMBERED = re.compile(r"[a-z]*(?:message|msg|event|turn|entry)[_-]?\d+\Z", re.IGNORECASE)
 _TELLING_APART = {
     "id", "user", "channel", "phone", "session", "conversation", "chat", "thread", "dialog", "dialogue", "uuid", "guid",
@@ -188,6 +189,12 @@ def _source(record: Mapping[str, Any]) -> Source:
     if source["conversation_id"] is None and ("event" in record or is_step(record)):
         source["conversation_id"] = ident(first(record, _RUNS)) or (source["task_key"] if is_step(record) else None)
     return {**source, "model": source["model"] or text(first(body, ("newModel", "currentModel", "selectedModel")))}
+
+
+def session_named(path: PurePath) -> Mapping[str, str]:
+    """Return the session whose id ends the name of a file; {} where none does."""
+    match = _SESSION_ID.search(path.name.split(".json")[0])
+    return {"scope": match[0], "id": f"session:{match[0]}"} if match else {}
 
 
 def within_file(path: PurePath) -> Mapping[str, str]:

@@ -27,13 +27,12 @@ from flywheel.reading.shapes.notices import is_by_program
 from flywheel.reading.status import FAILED, OK, stated_status
 from flywheel.reading.values import as_dict, as_list, count, ident, number, present, text, when
 from flywheel.records import EventKind
-from flywheel.stages.ingest.readers.agents.message_files import within_file
+from flywheel.stages.ingest.readers.agents.message_files import session_named, within_file
 from flywheel.stages.ingest.readers.apis._dialects.calls import LINE
 
 _CHANGES = ("model_change", "thinking_level_change", "custom", "label", "session_info", "leaf")
 _TOLD = ("compaction", "branch_summary", "custom_message")
 _ROLES = ("user", "assistant", "toolResult", "bashExecution", "custom", "branchSummary", "compactionSummary")
-_ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 _STOPS = ("stop", "length", "toolUse", "error", "aborted")
 _INPUTS = ("input", "cacheRead", "cacheWrite")
 _FAILED = "[assistant turn failed"  # what OpenClaw writes in the place of an answer
@@ -45,8 +44,7 @@ _COMPACTED = {"replaces_context": True, "tags": ["compacted", "history_missing"]
 
 def _from_path(path: PurePath) -> Mapping[str, str]:
     """Return the session that a file holds: the id at the end of its name, else the file in its folders."""
-    match = _ID.search(path.name.split(".json")[0])
-    return {"scope": match[0], "id": f"session:{match[0]}"} if match else within_file(path)
+    return session_named(path) or within_file(path)
 
 
 def _sniff(sample: Sample) -> float:
