@@ -11,6 +11,7 @@ from typing import Any
 from flywheel.reading.usage import token_counts
 from flywheel.reading.values import as_dict, as_list, first, ident, number, picked, present, text, when
 
+COPIED = "copied"  # of a message: it is in the chat from which this one went on, and its tokens count there
 _TIMES = (
     "timestamp",
     "createdAt",
@@ -49,6 +50,7 @@ def facts_of(item: Mapping[str, Any]) -> dict[str, Any]:
     return present(
         response_id=own,
         tags=["content_missing"] if written else None,
+        copied=True if item.get(COPIED) is True else None,
         ts=when(first(at, ("created", "started")) if isinstance(at, dict) and "$date" not in at else at),
         model=next((model for place in places if (model := text(first(place, _MODELS)))), None),
         cost_usd=next((cost for place in places if (cost := _cost(place.get("cost"))) is not None), None),

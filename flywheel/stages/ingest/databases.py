@@ -3,14 +3,16 @@
 In: a file. Out: its tables in order of their names, each as a stream that is written while it is read; nothing is
 copied. The database is opened for reading only. Empty tables, caches by their name, virtual tables and those in which
 these keep their data are left out; views are never run. A null is a field that the row does not have, JSON in a text is
-opened as in other tables; of bytes that cannot be text only the number is kept.
+opened as in other tables, and so is MessagePack that the row calls so; of other bytes that cannot be text only the
+number is kept. Of LangGraph's `checkpoints` each thread is a row, and its `writes`, which hold the same messages, are
+left out.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -19,6 +21,9 @@ import orjson
 
 from flywheel.io.bucket_path import BucketPath
 from flywheel.reading.values import embedded, words_of
+from flywheel.stages.ingest.checkpoints import COLUMNS, folded
+from flywheel.stages.ingest.packed import FAULTS as DAMAGED
+from flywheel.stages.ingest.packed import KIND, unpacked
 from flywheel.stages.ingest.tables import WORDS
 
 MAGIC = b"SQLite format 3\x00"
@@ -30,6 +35,7 @@ _TABLES = (
 )
 _MODES, _NO_LOG = slice(18, 20), b"\x01\x01"  # of writing and reading, in the header
 _VIRTUAL = "create virtual table"
+_SAID_AGAIN = {"writes": "checkpoints"}  # a table whose messages are in another one too
 
 
 class Table(NamedTuple):
@@ -49,9 +55,11 @@ def tables(path: Path, max_ratio: int) -> Iterator[Table]:
     with closing(_opened(path)) as database:
         made = [(str(name), str(sql or "")) for name, sql in database.execute(_TABLES).fetchall()]
         virtual = [name for name, sql in made if sql.lower().startswith(_VIRTUAL)]
-        for name, _ in made:
+        names = {name for name, _ in made}
+        for name in sorted(names):
             inner = name in virtual or any(name.startswith(f"{one}_") for one in virtual)
-            if not inner and "cache" not in words_of(name) and database.execute(_from(name, "1")).fetchone():
+            is_log = not inner and "cache" not in words_of(name) and _SAID_AGAIN.get(name) not in names
+            if is_log and database.execute(_from(name, "1")).fetchone():
                 yield Table(name, Rows(database, name, most))
 
 
@@ -110,20 +118,42 @@ class Rows:
 
 
 def _lines(database: sqlite3.Connection, name: str) -> Iterator[bytes]:
-    found = database.execute(_from(name, "*"))
+    columns = {column[1] for column in database.execute(_columns(name))}
+    rows = (
+        folded(_rows(database, f"{_from(name, '*')} ORDER BY {', '.join(COLUMNS)}"))
+        if columns.issuperset((*COLUMNS, "checkpoint"))
+        else _rows(database, _from(name, "*"))
+    )
+    for row in rows:
+        yield orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _rows(database: sqlite3.Connection, query: str) -> Iterator[dict[str, Any]]:
+    found = database.execute(query)
     columns = [column[0] for column in found.description]
     for row in found:
-        fields = {name: _value(name, held) for name, held in zip(columns, row, strict=True) if held is not None}
-        yield orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
+        fields = {name: held for name, held in zip(columns, row, strict=True) if held is not None}
+        packed = fields.get("type") == KIND
+        yield {name: _value(name, held, packed=packed) for name, held in fields.items()}
 
 
 def _from(table: str, columns: str) -> str:
-    quoted = table.replace('"', '""')
-    return f'SELECT {columns} FROM "{quoted}"'  # noqa: S608 - a name, quoted
+    return f"SELECT {columns} FROM {_quoted(table)}"  # noqa: S608 - a name, quoted
 
 
-def _value(name: str, held: Any) -> Any:
+def _columns(table: str) -> str:
+    return f"PRAGMA table_info({_quoted(table)})"
+
+
+def _quoted(table: str) -> str:
+    return '"' + table.replace('"', '""') + '"'
+
+
+def _value(name: str, held: Any, *, packed: bool) -> Any:
     if isinstance(held, bytes):
+        if packed:
+            with suppress(*DAMAGED):
+                return unpacked(held)
         try:
             held = held.decode()
         except UnicodeDecodeError:

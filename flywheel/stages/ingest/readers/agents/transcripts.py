@@ -48,7 +48,8 @@ _BESIDE_A_TALK = {  # of which a record has one that holds a text for another pu
 _HUNG_UP = ("endedReason", "ended_reason", "disconnection_reason")
 _WORD, _MOST = re.compile(r"\w{3,}"), 0.8
 _Chat = tuple[str, list[Any]]
-_HOLDERS = ("values", "channel_values", "state", "checkpoint", "chat", "thread", "session", "info")
+_CHANNELS, _BEGUN = "channel_values", "__start__"
+_HOLDERS = ("values", _CHANNELS, "state", "checkpoint", "chat", "thread", "session", "info")
 # Objects where its ids may be; those where its model may be are more.
 _NAMING = (
     "metadata", "checkpoint", "config", "configurable", "info", "session", "runSettings", "settings", "model_info",
@@ -93,7 +94,7 @@ def _near(outer: Mapping[str, Any], fits: Callable[[Any], bool]) -> list[_Chat]:
     """Return the lists of messages at the usual places of a record, each with its name among several, else ''."""
     if acted := _acted(outer) or _stepped(outer) or _numbered(outer) or _paused(outer):
         return [("", acted)]
-    for place in (outer, *(as_dict(embedded(outer[name])) for name in _HOLDERS if outer.get(name))):
+    for place in (outer, *_held(outer)):
         for name in _LISTS:
             if isinstance(place.get(name), list | str) and fits(items := embedded(place[name])):
                 return [("", list(by_speaker(items, is_heard="human_input" in outer)))]
@@ -107,6 +108,14 @@ def _near(outer: Mapping[str, Any], fits: Callable[[Any], bool]) -> list[_Chat]:
     return (
         stored or [("", items) for items in (chat_of_calls(outer), *_written_talk(outer).values()) if fits(items)][:1]
     )
+
+
+def _held(outer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a record in which its chat may be; in a checkpoint of LangGraph it is one deeper."""
+    for name in _HOLDERS:
+        held = as_dict(embedded(outer[name])) if outer.get(name) else {}
+        channels = as_dict(held.get(_CHANNELS))
+        yield from filter(None, (held, channels, as_dict(channels.get(_BEGUN))))
 
 
 def _written_talk(outer: Mapping[str, Any]) -> dict[str, list[Any]]:
@@ -315,6 +324,8 @@ def _source(found: Found, around: Mapping[str, Any]) -> Source:
     held = [as_dict(embedded(around.get(place))) for place in _NAMING]
     configured = (as_dict(place.get("configurable")) for place in held)
     source = source_of(*held, *configured, *found.around, as_dict(found.items[-1]))
+    if any(_CHANNELS in place for place in (around, *held)):
+        source["ts"] = None  # of the checkpoint: the next one has the same messages
     if source["conversation_id"] is None and found.path[-1]:
         source["conversation_id"] = ident(around.get("call_id"))  # of a telephone
     return source
@@ -426,7 +437,7 @@ def _sniff(sample: Sample) -> float:
 
 READER = reader(
     "transcripts",
-    17,
+    18,
     "chats of any program, one a record",
     sniff=_sniff,
     needs=_is_any,
