@@ -55,6 +55,19 @@ def test_one_who_is_answered_by_a_caller_asks_under_any_name() -> None:
     assert people_in(said(("assistant", "Ben", "Count."), ("user", "bot", "7")), is_heard=True) == {"Ben"}
 
 
+def test_a_task_that_a_captain_gives_his_experts_is_asked_and_what_their_terminal_says_is_shown() -> None:
+    items = said(
+        ("assistant", "Excel_Expert", "The task: count."),
+        ("user", "Logic_Expert", CODE),
+        ("user", "Computer_terminal", RAN),
+        ("assistant", "Excel_Expert", "Seven."),
+        ("user", "Computer_terminal", "There is no code from the last message for me to execute."),
+    )
+    heard = by_speaker(items)
+    assert [message["role"] for message in heard] == ["user", "assistant", "tool", "assistant", "system"]
+    assert heard[1]["tool_calls"][0]["arguments"] == {"code": "print(7)"}
+
+
 def test_code_is_a_call_with_the_words_around_it_and_its_exit_code_the_status() -> None:
     asked, act, gave = chat(ASKED)[0]
     assert asked == {"role": "user", "content": "Count."}

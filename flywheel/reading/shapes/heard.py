@@ -39,9 +39,26 @@ def by_speaker(items: Sequence[Any], *, is_heard: bool = False) -> Sequence[Any]
     """
     people = people_in(items, is_heard=is_heard)
     if people is None:
-        return items
+        return _by_expert(items)
     heard = (as_heard(as_dict(item), n, people) for n, item in enumerate(items))
     return [message for message in heard if not is_silent(message)]
+
+
+def _by_expert(items: Sequence[Any]) -> Sequence[Any]:
+    """Return messages of experts whom AG2's captain gave a task, which is the first, under the name of one of them.
+
+    A terminal runs their code, and says when there is none; no person speaks. Others are returned as they are.
+    """
+    messages = [as_dict(item) for item in items]
+    names = {_name(message) for message in messages}
+    terminals = {_name(message) for message in messages if _is_said(message) and _RAN.match(message["content"])}
+    if not terminals or "" in names or any(map(_PERSON.search, names)) or not all(map(_is_said, messages)):
+        return items
+    if messages[0]["role"] != "assistant" or len(names) <= len({*terminals, _name(messages[0])}):
+        return items
+    task = {**messages[0], "role": "user"}
+    rest = (as_heard(message, n) for n, message in enumerate(messages[1:], 1))
+    return [task, *({**m, "role": "system"} if m["role"] != "tool" and _name(m) in terminals else m for m in rest)]
 
 
 def is_silent(message: Mapping[str, Any]) -> bool:
