@@ -21,6 +21,7 @@ from flywheel.reading.shapes import (
 )
 from flywheel.reading.shapes.chats import chat
 from flywheel.reading.shapes.items import item_messages
+from flywheel.reading.shapes.places import chats_within
 from flywheel.reading.shapes.whole import whole
 from flywheel.reading.shapes.written import as_written, with_written_calls
 
@@ -669,3 +670,15 @@ def test_why_a_program_failed_is_no_word_of_the_talk() -> None:
     assert whole({"type": "error", "data": {"message": "The key that was given is not valid."}}, []) == []
     with pytest.raises(BadRecordError):
         whole({"type": "error", "tool": "find", "message": "The order that was asked for is not there."}, [])
+
+
+def test_of_the_samples_of_a_search_only_the_last_is_an_attempt() -> None:
+    def sample(*acts: str) -> list[dict[str, Any]]:
+        said = [
+            {"role": "assistant", "content": act, "function_call": {"name": act, "arguments": "{}"}} for act in acts
+        ]
+        return [{"role": "user", "content": "Find it."}, *said]
+
+    samples = [sample("look"), sample("look", "open"), sample("ask", "open", "finish")]
+    found = chats_within({"win": True, "answer_generation": {"train_messages": samples}})
+    assert [one.items for one in found] == [samples[-1]]

@@ -36,6 +36,7 @@ _ASKED = {
 _NUMBERED = re.compile(r"([A-Za-z]{0,12}[ _-]?)([0-9]{1,5})")
 _LONGEST_NAME = 40  # of a field, in a message
 _STEP = ("steps", "*")
+_SAMPLES = ("train_messages", "*")  # of ToolBench: what one search saw at each of its steps, the last one the most
 _STEPS = (_STEP, ("turns", "*"))  # what holds a chat as it was at one step: its reward and id are not the attempt's
 _EXAMPLES = {"example", "examples", "demonstration", "demonstrations", "demo"}  # a chat under such a name is a prompt's
 _PAIRED = ({"input", "inputs", "request"}, {"output", "outputs", "response"})  # of a call or a span: neither is a chat
@@ -212,7 +213,7 @@ def _grown(spoken: Sequence[tuple[Found, list[Message]]]) -> list[tuple[Found, l
     kept: list[tuple[Found, list[Message]]] = []
     for found, history in spoken:
         is_next = bool(kept) and kept[-1][0].pattern == found.pattern and not _are_two(kept[-1][0], found)
-        if is_next and _goes_on(kept[-1][1], history):
+        if is_next and (found.pattern[-2:] == _SAMPLES or _goes_on(kept[-1][1], history)):
             kept.pop()
         is_step = len(found.path) > len(_STEP) and found.pattern[-3:-1] in _STEPS
         kept.append((found._replace(around=found.around[1:]) if is_step else found, history))
