@@ -45,6 +45,7 @@ from flywheel.records.episodes import (
 )
 from flywheel.records.estimates import OffPolicyEstimate, refused_alike
 from flywheel.records.events import (
+    PART,
     SETTINGS,
     Attachment,
     EventKind,
@@ -90,6 +91,7 @@ __all__ = [
     "ID_HEX",
     "ID_KINDS",
     "METHODS",
+    "PART",
     "SETTINGS",
     "TABLES",
     "TRAINED_TABLES",

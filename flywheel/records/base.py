@@ -15,8 +15,9 @@ from flywheel.records.notebook import as_html
 ID_HEX = 32
 
 
-# Of ids and targets; `beside` is a session by its id, or by its place next to the file that states it.
-ID_KINDS = frozenset({"trace", "session", "span", "call", "response", "request", "message", "beside"})
+# Of ids and targets; `beside` is a session by its id, or by its place next to the file that states it; `part` is which
+# part of a series of files an event is.
+ID_KINDS = frozenset({"trace", "session", "span", "call", "response", "request", "message", "beside", "part"})
 
 
 Json = Annotated[str, Field(json_schema_extra={"contentMediaType": "application/json"})]

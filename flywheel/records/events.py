@@ -177,6 +177,7 @@ class Quarantined(Row):
     content_hash: str = Field(description="SHA-256 of the refused bytes, so that a retry can recognise them.")
 
 
+PART = "part:"  # begins an id that all events of a series of files have: which part of it they are
 SETTINGS = "settings "  # begins the policy of an event that holds the settings of a run, as `name=value name=value`
 
 

@@ -15,7 +15,7 @@ from flywheel.funnel import Funnel
 from flywheel.pipeline.build.registry import Frames
 from flywheel.stages.common.pieces import Pieces
 from flywheel.stages.conversations.episodes import build_episodes
-from flywheel.stages.conversations.link import build_links
+from flywheel.stages.conversations.link import build_links, whole_series
 from flywheel.stages.conversations.policies import acts, build_policies
 from flywheel.stages.credit.build import Attempts, build_labels, credited
 from flywheel.stages.credit.rejected import rejected_turns
@@ -44,7 +44,8 @@ def links(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Fram
     """Which conversations, calls and results belong together; which policies there are."""
     del project
     events = with_allowed_policies(frames["events"], config.trust, funnel)
-    return {"links": build_links(events, funnel), "policies": build_policies(acts(events))}
+    links = build_links(events, funnel)
+    return {"links": links, "policies": build_policies(acts(whole_series(events, links)))}
 
 
 def episodes(frames: Frames, config: Config, funnel: Funnel, project: Path) -> Frames:

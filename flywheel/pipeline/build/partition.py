@@ -23,6 +23,7 @@ from flywheel.pipeline.build.registry import Frames, Stage, made_by, stage_of
 from flywheel.pipeline.build.tables import RECORDED
 from flywheel.records import TABLES, LogEvent, content_id
 from flywheel.stages.conversations.link import follow_links, told_once
+from flywheel.stages.conversations.series import without_repeated
 from flywheel.stages.conversations.thread import follow_threads, mark_copies
 from flywheel.stages.conversations.unnamed import part_unnamed
 from flywheel.stages.tasks.build import follow_tasks
@@ -251,7 +252,8 @@ def _events(
         pl.col("event_id").is_in(coming["event_id"].drop_nulls().implode())
         | (~moved & pl.col("conversation_id").is_in(coming.filter(pl.col("event_id").is_null())["source"].implode()))
     )
-    return _with_copies(pl.concat([stays, told_once(follow_links(comes, coming))]), copies)
+    comes = told_once(follow_links(without_repeated(comes, coming), coming))
+    return _with_copies(pl.concat([stays, comes]), copies)
 
 
 def _with_copies(events: pl.LazyFrame, copies: pl.Series) -> pl.LazyFrame:

@@ -107,7 +107,7 @@ _ADVANTAGE = {"credit", "omega", "discount"}
 STAGES: tuple[Stage, ...] = (
     Stage("links", ("events",), ("links", "policies"), "all", "links",
           lambda c: {"build": _built(c), "trust": _trust(c, "policies")},
-          columns={"events": LINK_COLUMNS}, version=6),
+          columns={"events": LINK_COLUMNS}, version=7),
     Stage("episodes", ("events", "links", "policies"), ("episodes", "steps"), "conversation", "episodes",
           lambda c: {"build": _built(c), "episodes": c.episodes.model_dump(), "trust": _trust(c, "policies")},
           version=19),

@@ -47,7 +47,7 @@ def by_speaker(items: Sequence[Any], *, is_heard: bool = False) -> Sequence[Any]
 def _by_expert(items: Sequence[Any]) -> Sequence[Any]:
     """Return messages of experts whom AG2's captain gave a task, which is the first, under the name of one of them.
 
-    A terminal runs their code, and says when there is none; no person speaks. Others are returned as they are.
+    A terminal runs their code, and asks for some when there is none; no person speaks. Others stay as they are.
     """
     messages = [as_dict(item) for item in items]
     names = {_name(message) for message in messages}

@@ -18,6 +18,7 @@ from flywheel.contracts import polars_schema
 from flywheel.funnel import Funnel
 from flywheel.records import EventKind, Link
 from flywheel.stages.conversations.beside import PLACE, Beside, names_of
+from flywheel.stages.conversations.series import SERIES, repeated_in_series
 
 _LATE = (EventKind.FEEDBACK.value, EventKind.OUTCOME.value)
 _BARE = ("trace", "session")  # kinds whose plain id readers also use as a conversation's
@@ -45,6 +46,8 @@ def build_links(events: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
     names = _names(events.filter(~late), events["conversation_id"].unique(), aimed["target"].unique())
     there = set(events["conversation_id"].unique())
     homes, ambiguous = _homes(names, there)
+    grown = [one for one in repeated_in_series(events.filter(~late)) if one.source not in homes | ambiguous]
+    homes |= {one.source: (_home(one.home, homes), one.series) for one in grown}
     links: list[dict[str, Any]] = [
         {"source": source, "event_id": None, "conversation_id": home, "via": via, "state": "joined"}
         for source, (home, via) in homes.items()
@@ -68,6 +71,7 @@ def build_links(events: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
     links += [_link(conversation, event, None, name, "copied") for event, conversation, name in copies]
     funnel.note("replies that a resumed session repeats", len(copies))
     funnel.note("conversations joined to another", len(homes))
+    funnel.note("of which a later file of the same chat holds all", len(grown))
     funnel.note("conversations that could belong to several", len(ambiguous))
     return pl.DataFrame(links, schema=polars_schema(Link))
 
@@ -232,6 +236,11 @@ def follow_links(events: pl.LazyFrame, links: pl.DataFrame) -> pl.LazyFrame:
         .with_columns(conversation_id=pl.coalesce("_by_event", "_by_source", "conversation_id"))
         .drop("_by_event", "_by_source")
     )
+
+
+def whole_series(events: pl.DataFrame, links: pl.DataFrame) -> pl.DataFrame:
+    """Return events with the files in which a chat was written again as it grew as one conversation."""
+    return follow_links(events.lazy(), links.filter(pl.col("via").str.starts_with(SERIES))).collect()
 
 
 def told_once(events: pl.LazyFrame) -> pl.LazyFrame:

@@ -17,13 +17,15 @@ import orjson
 from flywheel.errors import where
 from flywheel.extensions import BadRecordError, Reader
 from flywheel.reading.values import as_list
-from flywheel.records import ID_HEX, EventKind, LogEvent, content_id, is_name
+from flywheel.records import ID_HEX, PART, EventKind, LogEvent, content_id, is_name
 from flywheel.stages.ingest.attachments import with_references, without_contents
 from flywheel.stages.ingest.detect import READER_FAULTS
 from flywheel.stages.ingest.framed import Bad, Record, Row
 from flywheel.stages.ingest.jsontext import dumps
 from flywheel.stages.ingest.redact import Redactor
 
+_SERIES = "series:"
+_BY_USER = '"role":"user"'  # as canonical JSON writes it
 _LATE = {EventKind.FEEDBACK, EventKind.OUTCOME}
 _KINDS = {kind.value for kind in EventKind}
 _MAX_SEQ = (1 << 63) - 1
@@ -36,16 +38,18 @@ _SHARED = ("model", "policy", "task_key", "tool_name", "user")
 class Normalizer:
     """Turns the records of one file into rows as the reader gave them; nothing of them may leave before `finished`.
 
-    `beside` holds what the file's place gives for all its records: the columns that events take where they lack them
-    (model, policy, task), the `scope` within which their conversation ids are unique, and an `id` that all of them
-    have. The `policy` that the user named comes before one that the place gives, and after one that the log names.
+    `beside` holds what the file's place gives for all its records: the columns that events take where they lack
+    them (model, policy, task), the `scope` within which their conversation ids are unique, an `id` that all of them
+    have, and the `series` of files of which each may hold all of the one before: each event is then a part of it.
+    The `policy` that the user named comes before one that the place gives, and after one that the log names.
     """
 
     def __init__(self, reader: Reader, source_file: str, beside: Mapping[str, str], policy: str = "") -> None:
         self._reader, self._file = reader, source_file
         self._model, self._policy, self._named = beside.get("model"), beside.get("policy"), policy
         self._task = beside.get("task_key")
-        self._ids = (beside["id"],) if is_name(beside.get("id")) else ()
+        shared = [beside["id"]] if is_name(beside.get("id")) else []
+        self._ids = (*shared, f"{_SERIES}{beside['series']}") if beside.get("series") else tuple(shared)
         self._signed = beside.get("signed")
         self._scope = f"{beside['scope']}/" if beside.get("scope") else ""
 
@@ -102,11 +106,26 @@ def finished(rows: Sequence[Row], redactor: Redactor) -> list[Sequence[Any]]:
     for name in _SHORT:
         at[name] = redactor.names(at[name], redactor.text)
     at["conversation_id"], at["target"] = redactor.names(at["conversation_id"]), redactor.names(at["target"])
-    at["ids"] = [redactor.names(names) if names else names for names in at["ids"]]
+    at["ids"] = [
+        redactor.names(_parts(names, kind, seq, body)) if names else names
+        for names, kind, seq, body in zip(at["ids"], at["kind"], at["seq"], at["payload"], strict=True)
+    ]
     at |= dict(zip(_SHARED, _shared_columns([at[name] for name in _SHARED], redactor), strict=True))
     places = (span or seq for span, seq in zip(at["span_id"], at["seq"], strict=True))
     at["event_id"] = list(map(_event_id, at["conversation_id"], at["kind"], places, at["ts"], at["payload"]))
     return list(at.values())
+
+
+def _parts(names: list[str], kind: str, seq: int, body: str) -> list[str]:
+    """Return the names of an event, a series of files as this event's part of it: by its place and content.
+
+    What the program itself tells the agent may change from file to file, and counts by its place alone.
+    """
+    body = "" if kind == EventKind.REQUEST.value and _BY_USER not in body else body
+    return [
+        f"{PART}{name.removeprefix(_SERIES)}:{content_id(kind, seq, body)}" if name.startswith(_SERIES) else name
+        for name in names
+    ]
 
 
 def _shared_columns(columns: list[Sequence[Any]], redactor: Redactor) -> list[Sequence[str | None]]:

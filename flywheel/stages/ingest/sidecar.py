@@ -13,7 +13,7 @@ from typing import Any
 from flywheel.extensions import Reader, Sample
 from flywheel.stages.ingest.jsontext import BadJsonError, loads
 
-COLUMNS = ("model", "policy", "task_key", "scope", "id", "ignored")
+COLUMNS = ("model", "policy", "task_key", "scope", "series", "id", "ignored")
 _TASKS = "tasks"  # the folder of which each folder is a task
 _MOST_BYTES = 1_000_000
 

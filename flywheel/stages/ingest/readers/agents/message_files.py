@@ -62,6 +62,7 @@ _OF_SESSIONS = {"session", "summary", "total", "totals", "metrics", "end", "fina
 _FOLDERS = 4  # that name a chat with its file
 _SESSION_ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 _NUMBERED = re.compile(r"[a-z]*(?:message|msg|event|turn|entry)[_-]?\d+\Z", re.IGNORECASE)
+_COUNTED = re.compile(r"(?<!\d)\d{1,5}\Z")
 _TELLING_APART = {
     "id", "user", "channel", "phone", "session", "conversation", "chat", "thread", "dialog", "dialogue", "uuid", "guid",
     "key", "hash", "ticket", "room", "call",
@@ -201,10 +202,14 @@ def within_file(path: PurePath) -> Mapping[str, str]:
     """Return the file as the conversation, within the folders of its task, run, model and the like.
 
     Of a file that is one message its folder is, with the folders of its session and agent. Fewer folders would take
-    `model-a/task-1/messages.json` and `model-b/task-1/messages.json` for one chat.
+    `model-a/task-1/messages.json` and `model-b/task-1/messages.json` for one chat. Files of a folder with a number at
+    the end of their names are a series, each of which may hold all of the one before.
     """
     stem, folders = path.name.split(".json")[0], path.parent.parts[-_FOLDERS:]
-    return {"scope": "/".join(folders if _NUMBERED.match(stem) else (*folders, stem))}
+    if _NUMBERED.match(stem):
+        return {"scope": "/".join(folders)}
+    series = {"series": "/".join(folders)} if _COUNTED.search(stem) else {}
+    return {"scope": "/".join((*folders, stem)), **series}
 
 
 def _of_file(record: Mapping[str, Any], line: int, *, is_written: bool = False) -> Iterator[Event]:
@@ -418,7 +423,7 @@ def _added(record: Any) -> list[Any]:
 
 
 FILES = reader(
-    "message_files", 17, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
+    "message_files", 18, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
     from_path=within_file,
 )  # fmt: skip
 WRITTEN = reader(
