@@ -15,7 +15,7 @@ from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event
 
 Fits = Callable[[Any], object]  # a predicate on a record
-Columns = Callable[[Any], Mapping[str, str]]  # columns that a file's path, or the content of its sidecar, gives
+Columns = Callable[[Any], Mapping[str, str]]  # columns that a file's path, sidecar or first record gives
 
 
 def is_object(record: Any) -> bool:
@@ -82,6 +82,7 @@ class LogReader:
     from_path: Columns
     sidecar: str | None
     from_sidecar: Columns
+    from_opening: Columns
 
     def sniff(self, sample: Sample) -> float:
         """Return the confidence in [0, 1] that the records are of this format."""
@@ -113,6 +114,7 @@ def reader(  # noqa: PLR0913 - the parts of a reader
     from_path: Columns = no_columns,
     sidecar: str | None = None,
     from_sidecar: Columns = no_columns,
+    from_opening: Columns = no_columns,
 ) -> LogReader:
     """Return a reader.
 
@@ -130,6 +132,7 @@ def reader(  # noqa: PLR0913 - the parts of a reader
         from_path: columns that a file's path gives to all its events (`model`, `policy`, `scope`, `id`, `ignored`).
         sidecar: name of a JSON file next to the logs.
         from_sidecar: the same columns from that file's content.
+        from_opening: the same columns from the first record of a file, before those of its path.
     """
     weighted = [(1.0, marks)] if callable(marks) else list(marks)
     if isinstance(needs, has):
@@ -138,5 +141,5 @@ def reader(  # noqa: PLR0913 - the parts of a reader
     takes_line = len(inspect.signature(read).parameters) > 1
     return LogReader(
         name, version, reads, read, takes_line, weighted, sniff, needs, refusal or "no JSON object", from_path, sidecar,
-        from_sidecar,
+        from_sidecar, from_opening,
     )  # fmt: skip

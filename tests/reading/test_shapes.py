@@ -22,7 +22,7 @@ from flywheel.reading.shapes import (
 from flywheel.reading.shapes.chats import chat
 from flywheel.reading.shapes.items import item_messages
 from flywheel.reading.shapes.places import chats_within
-from flywheel.reading.shapes.whole import whole
+from flywheel.reading.shapes.whole import all_called, whole
 from flywheel.reading.shapes.written import as_written, with_written_calls
 
 SYSTEM = {"role": "system", "content": "Be brief."}
@@ -682,3 +682,39 @@ def test_of_the_samples_of_a_search_only_the_last_is_an_attempt() -> None:
     samples = [sample("look"), sample("look", "open"), sample("ask", "open", "finish")]
     found = chats_within({"win": True, "answer_generation": {"train_messages": samples}})
     assert [one.items for one in found] == [samples[-1]]
+
+
+@pytest.mark.parametrize("kind", ["tool_use", "tool_call", "function_call", "toolCall"])
+@pytest.mark.parametrize("place", ["type", "kind"])
+def test_an_entry_that_is_a_call_by_its_kind_is_one_under_any_role(kind: str, place: str) -> None:
+    history, _ = chat(
+        [
+            {"role": "user", "content": "Count the files."},
+            {place: "thinking", "role": "assistant", "content": "I look."},
+            {
+                place: kind,
+                "id": "entry-3",
+                "toolUseId": "c1",
+                "role": "assistant",
+                "name": "ls",
+                "arguments": {"path": "."},
+            },
+            {place: "tool_result", "role": "tool", "toolUseId": "c1", "isError": True, "content": "no such folder"},
+            {"role": "assistant", "content": "None."},
+        ]
+    )
+    calls = [call for message in history for call in message.get("tool_calls", ())]
+    assert [(call["name"], call["arguments"]) for call in calls] == [("ls", {"path": "."})]
+    results = [message for message in history if message["role"] == "tool"]
+    assert [(m["tool_call_id"], m["content"], m["status"]) for m in results] == [("c1", "no such folder", "failed")]
+    assert any(message.get("reasoning") == "I look." for message in history)
+
+
+def test_what_a_call_was_given_may_look_like_calls() -> None:
+    parsed = {"executableCommands": [{"name": "cd", "args": [{"type": "word", "value": "src"}], "fullText": "cd src"}]}
+    record = {"messages": [{"role": "user", "content": "Go."}], "call": {"name": "shell", "args": parsed}}
+    call = {"id": "c", "name": "shell", "arguments": parsed}
+    made = [{"kind": "model_call", "payload": {"message": {"role": "assistant", "tool_calls": [call]}}}]
+    assert all_called(record, made) == made
+    with pytest.raises(BadRecordError):
+        all_called({**record, "other": {"name": "rm", "args": {"path": "src"}}}, made)

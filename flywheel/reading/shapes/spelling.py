@@ -33,6 +33,10 @@ _MODELS = re.compile(  # by whose names a chat may name its agent
     re.IGNORECASE,
 )
 _CALLS = (*CALL_KINDS, *RESULT_KINDS)
+_WITH_CALLS = ("content", "parts", "tool_calls", "toolCalls", "function_call")  # places that `turns` looks into
+_GIVES = ("tool", "function")
+_THOUGHTS = ("thinking", "reasoning", "thought")
+_OF_CALL = ("tool_call_id", "toolCallId", "tool_use_id", "call_id")
 
 
 def renamed(named: str) -> str | None:
@@ -52,16 +56,26 @@ def lowered(item: Any) -> Any:
     if isinstance(item, list):
         return _paired(item)
     if not isinstance(item, dict) or "Role" not in item or "role" in item:
-        return {**item, "type": item["kind"]} if _is_of_kind(item) else item
+        return _of_kind(item)
     role = item["Role"]
     named = as_dict(role).get("Label") if isinstance(role, dict) else role
     parts = next((item[name] for name in ("Items", "Contents", "Content") if name in item), None)
     return {**_in_small(item), "role": str(named).lower(), "content": _in_small(parts)}
 
 
-def _is_of_kind(item: Any) -> bool:
-    """Whether an object is a call or a result by its `kind`, where others have a `type`."""
-    return isinstance(item, dict) and item.get("kind") in _CALLS and "type" not in item and "role" not in item
+def _of_kind(item: Any) -> Any:
+    """Return a call, result or thought that its `kind` names, where others have a `type`; its role adds nothing."""
+    kind = as_dict(item).get("kind" if "type" not in as_dict(item) else "type")
+    if kind in _THOUGHTS and item.get("role") == "assistant" and isinstance(item.get("content"), str):
+        return {**item, "content": None, "reasoning": item["content"]}
+    if kind not in _CALLS:
+        return item
+    if "role" not in item:
+        return {**item, "type": kind}
+    is_call = kind in CALL_KINDS and not any(item.get(name) for name in _WITH_CALLS) and "name" in item
+    is_result = kind in RESULT_KINDS and item["role"] in _GIVES and not any(map(item.get, _OF_CALL))
+    bare = {name: held for name, held in item.items() if name != "role"}
+    return {**bare, "type": kind} if is_call or is_result else item
 
 
 def _paired(item: list[Any]) -> Any:

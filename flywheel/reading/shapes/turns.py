@@ -30,6 +30,7 @@ RESULT_KINDS = (*_OTHER_RESULTS, "function_call_output", "custom_tool_call_outpu
 ITEM_KINDS = ("message", "reasoning", *CALL_KINDS, *RESULT_KINDS)
 _SDK_KINDS = ("text", "json", "content", "error-text", "error-json", "execution-denied")
 _CALLS = ("functionCall", "function_call", "toolUse", "tool_call")  # what an untyped part is called by
+_USES = ("toolUseId", "tool_use_id")  # where an entry of a log has a number of its own
 _SIGNATURES = {"thought_signature", "thoughtSignature"}
 _RESULTS = ("functionResponse", "function_response", "toolResult", "tool_call_result")
 _GAVE = ("output", "result", "response", "content", "toolResult", "result_value", "tool_return", "error")
@@ -431,7 +432,7 @@ def call_of(value: Any) -> Any:
 
 def _call_id(item: Mapping[str, Any]) -> Any:
     """Return a call's id; Microsoft's framework writes a path whose last part it is."""
-    names = ("id", *IDS) if item.get("type") == "tool_use" else IDS  # Cline's also have the `call_id` of a response
+    names = (*_USES, "id", *IDS) if item.get("type") == "tool_use" else IDS  # Cline's have a response's `call_id` too
     value = first(item, names)
     return value[-1] if isinstance(value, list) and value else value
 

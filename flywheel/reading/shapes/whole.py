@@ -91,14 +91,14 @@ def _is_shown(event: Event) -> bool:
 
 
 def _uncalled(record: Mapping[str, Any], events: Sequence[Event]) -> str | None:
-    """Return the path of the first call in a record that its events do not have."""
+    """Return the path of the first call in a record that its events do not have, neither as one nor in what one got."""
     within = list(calls_within(record, _is_about))
     known = _given_by_tool(events, {made["name"] for _, made in within}) if within else {}
-    for path, made in within:
-        given = known.get(made["name"])
-        if given is None or not given_in(made["arguments"]) <= given:
-            return shown_path(path)
-    return None
+    unknown = [(path, made) for path, made in within
+               if made["name"] not in known or not given_in(made["arguments"]) <= known[made["name"]]]  # fmt: skip
+    anywhere = set[str]().union(*(given for _, given in _called(events))) if unknown else set()
+    inner = ((path, {made["name"], *given_in(made["arguments"])}) for path, made in unknown)
+    return next((shown_path(path) for path, values in inner if not values <= anywhere), None)
 
 
 def _given_by_tool(events: Sequence[Event], names: set[str]) -> dict[str, set[str]]:

@@ -7,7 +7,8 @@ that both have content are one only if the content is equal.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flywheel.stages.common.canonical import call_key
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 Messages = list[dict[str, Any]]
 
 _MODEL, _TOOL = "model_call", ("tool_call", "tool_result")
+_TALK = ("request", _MODEL, *_TOOL)
+_LONG_ID = 12  # characters that no counter has
 _MISSING = {"content_missing", "truncated", "unreadable_content"}
 
 
@@ -26,7 +29,7 @@ def merge_duplicates(events: Sequence[Event]) -> tuple[list[Event], int]:
     merged: list[Event] = []
     places: dict[tuple[str, str], list[int]] = {}
     repeated = 0
-    for event in _without_summaries(events):
+    for event in _told_by_one(_without_summaries(events)):
         duplicate = _duplicate_of(event, merged, places)
         if duplicate is None:
             for name in _names(event):
@@ -54,6 +57,40 @@ def _without_summaries(events: Sequence[Event]) -> Sequence[Event]:
         return anywhere or not traces or bool(traces & logged)
 
     return [e for e in events if not (e.payload.get("summary") and calls and is_logged(e))]
+
+
+def _told_by_one(events: Sequence[Event]) -> Sequence[Event]:
+    """Return the events without what a file tells that another one of the conversation has too: a harness's own trace.
+
+    It has no act whose calls are not all in the other file, by their ids, tools and arguments. Of two that have the
+    same calls the one is kept that counts more tokens, then the one with fewer acts.
+    """
+    acts: dict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        if event.kind == _MODEL:
+            acts[event.record.rpartition(":")[0]].append(event)
+    if len(acts) == 1:
+        return events
+    made = {file: {key for act in own for key in _ids_of(act)} for file, own in acts.items()}
+    order = sorted(made, key=lambda file: (len(made[file]), _counted(acts[file]), -len(acts[file]), file))
+    later = {file: order[place + 1 :] for place, file in enumerate(order)}
+    again = {file for file in order if _is_sure(made[file]) and any(made[file] <= made[one] for one in later[file])}
+    return [e for e in events if e.kind not in _TALK or e.record.rpartition(":")[0] not in again] if again else events
+
+
+def _ids_of(act: Event) -> Iterator[tuple[str, str]]:
+    """Yield the id and the key of each call that an act makes."""
+    for call in calls_of(_output(act)):
+        yield str(call.get("id") or ""), call_key(call)
+
+
+def _is_sure(calls: set[tuple[str, str]]) -> bool:
+    """Whether calls are told from others by their ids: some programs number the calls of each turn anew."""
+    return all(name for name, _ in calls) and (len(calls) > 1 or any(len(name) >= _LONG_ID for name, _ in calls))
+
+
+def _counted(acts: Sequence[Event]) -> int:
+    return sum("output_tokens" in act.payload for act in acts)
 
 
 def _traces(event: Event) -> set[str]:

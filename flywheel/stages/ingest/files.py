@@ -98,6 +98,16 @@ class FileReading:
         columns = columns_of(reader, self._name, lambda name: neighbour(self._file, name))
         return columns | ({"signed": self._signed} if self._signed else {})
 
+    def _opening(self, source_format: str, begun: Framed | None, before: SourceState | None) -> Mapping[str, str]:
+        """Return the columns that the first record gives, also where the file is read from a later one on."""
+        opened = getattr(self._readers.get(source_format), "from_opening", None)
+        if opened is None:
+            return {}
+        if before is not None:
+            return {name: before.columns[name] for name in ("scope", "id") if name in before.columns}
+        columns: Mapping[str, str] = opened(begun.value) if isinstance(begun, Record) else {}
+        return columns
+
     @cached_property
     def _signed(self) -> str | None:
         return signed_by(self._file) if self._start.size_bytes >= 0 else None
@@ -132,7 +142,8 @@ class FileReading:
         detection, envelope = known or self._recognised(content.name, head, records)
         if envelope is not None:
             head, records = [], Opener(envelope, self._readers[detection.format]).opened(chain(head, records))
-        columns = self._columns(detection.format)
+        begun, records = _first(head, records)
+        columns = {**self._columns(detection.format), **self._opening(detection.format, begun, before)}
         by_line = envelope is None  # what is in envelopes is read again as a whole when its file has grown
         place = _Place(self._name, self._start.size_bytes, self._start.sha256, framing if by_line else None)
         yield from self._records_of(place, detection, columns, head, records, builder)
@@ -304,6 +315,14 @@ def filled(block: Block | None) -> Iterator[Block]:
     """Yield a block, if there is one."""
     if block is not None:
         yield block
+
+
+def _first(head: Sequence[Record | Bad], records: Iterator[Framed]) -> tuple[Framed | None, Iterator[Framed]]:
+    """Return the first record of a content, and the records behind its head as they were."""
+    if head:
+        return head[0], records
+    begun = next(records, None)
+    return begun, chain([begun] if begun is not None else [], records)
 
 
 def _head(records: Iterator[Framed]) -> Iterator[Record | Bad]:

@@ -119,7 +119,7 @@ def finished(rows: Sequence[Row], redactor: Redactor) -> list[Sequence[Any]]:
 def _parts(names: list[str], kind: str, seq: int, body: str) -> list[str]:
     """Return the names of an event, a series of files as this event's part of it: by its place and content.
 
-    What the program itself tells the agent may change from file to file, and counts by its place alone.
+    What the program itself gives the agent may change from file to file, and counts by its place alone.
     """
     body = "" if kind == EventKind.REQUEST.value and _BY_USER not in body else body
     return [

@@ -98,3 +98,29 @@ def test_a_summary_gives_way_only_to_calls_of_its_own_trace() -> None:
     unknown = model("a call of nobody knows which trace")
     assert merge_duplicates([one, unknown, two])[0][0].payload.get("summary") is None
     assert len(merge_duplicates([one, one, of("t1", "other", summary=True)])[0]) == 2, "told again, and something else"
+
+
+def calling(file: str, *ids: str, **payload: Any) -> Event:
+    calls = [{"id": name, "name": "find", "arguments": {"id": name[-1:]}} for name in ids]
+    message = {"role": "assistant", "tool_calls": calls}
+    return Event("e", "model_call", None, None, None, None, {"message": message, **payload}, (), f"{file}:1")
+
+
+def test_of_two_files_that_tell_the_same_calls_the_one_that_counts_them_is_kept() -> None:
+    session = [calling("session", "toolu_01", "toolu_02", output_tokens=3), calling("session", "toolu_03")]
+    trace = [calling("trace", f"toolu_0{n}") for n in (1, 2, 3)]
+    asked = Event("e", "request", None, None, None, None, {"messages": ASKED}, (), "trace:1")
+    assert merge_duplicates([trace[0], session[0], asked, *trace[1:], session[1]])[0] == session
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [calling("one", "call_0"), calling("other", "call_0")],  # a turn a file, each with its own numbers
+        [calling("one", "toolu_000000_1"), calling("other", "toolu_000000_2")],
+        [calling("one", "", ""), calling("other", "", "")],
+        [calling("one", "toolu_000000_1"), calling("one", "toolu_000000_1")],
+    ],
+)
+def test_other_calls_of_two_files_stay(events: list[Event]) -> None:
+    assert merge_duplicates(events)[0] == events

@@ -212,6 +212,13 @@ def within_file(path: PurePath) -> Mapping[str, str]:
     return {"scope": "/".join((*folders, stem)), **series}
 
 
+def _streamed(record: Any) -> Mapping[str, str]:
+    """Return the thread that a stream of `codex exec --json` begins with: harnesses keep one under several names."""
+    fields = as_dict(record)
+    thread = ident(fields.get("thread_id")) if fields.get("type") == "thread.started" else None
+    return {"scope": thread} if thread else {}
+
+
 def _of_file(record: Mapping[str, Any], line: int, *, is_written: bool = False) -> Iterator[Event]:
     """Yield the events of a record of a file that is one chat, whatever single lines of it name."""
     for event in _read(record, line, is_written=is_written):
@@ -424,7 +431,7 @@ def _added(record: Any) -> list[Any]:
 
 FILES = reader(
     "message_files", 18, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
-    from_path=within_file,
+    from_path=within_file, from_opening=_streamed,
 )  # fmt: skip
 WRITTEN = reader(
     "written_files", 9, "files that are one chat, whose calls are written in words (ReAct)", sniff=_written_share,

@@ -8,7 +8,8 @@ of another has a conversation of its own, made of the events within its call.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from flywheel.extensions import BadRecordError
@@ -88,7 +89,10 @@ def _sample(sample: Mapping[str, Any], policy: str | None) -> Iterator[Event]:
     calls = _facts_by_message(sample)
     tools = next((known["tools"] for known in calls.values() if known.get("tools")), None)
     served = {"model": text(as_dict(sample.get("output")).get("model"))}
-    facts = {n: served | _facts(turn, calls.get(str(turn.get("id")), {})) for n, turn in places.items()}
+    named = _names(places.values())
+    facts = {
+        n: served | _facts(turn, calls.get(name, {})) for (n, turn), name in zip(places.items(), named, strict=True)
+    }
     if acts and not any("output_tokens" in known for known in facts.values()):  # a log without the calls' events
         usage = as_dict(as_dict(sample.get("output")).get("usage"))
         facts[max(acts)] |= present(token_counts(usage, cached=_CACHED))
@@ -136,7 +140,10 @@ def _delegates(sample: Mapping[str, Any]) -> Iterator[Event]:
         history, places = with_origins(turns, _normal)
         served = {"model": text(made[-1].get("model"))}
         name = "/".join(("inspect", _own(sample), str(n), text(spans[span].get("name")) or "agent"))
-        facts = {place: served | _facts(turn, known.get(str(turn.get("id")), {})) for place, turn in places.items()}
+        facts = {
+            place: served | _facts(turn, known.get(own, {}))
+            for (place, turn), own in zip(places.items(), _names(places.values()), strict=True)
+        }
         yield from rollout_events(Rollout(conversation=name, messages=history, facts=facts))
 
 
@@ -238,18 +245,32 @@ def _result(call_id: Any, name: Any, content: Any, error: Any) -> dict[str, Any]
 
 
 def _facts_by_message(sample: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return what events add to the messages that they made, by the messages' ids."""
-    facts: dict[str, dict[str, Any]] = {}
-    for event in map(as_dict, as_list(sample.get("events"))):
-        if event.get("event") == "model":
-            facts[str(_said(event).get("id"))] = _call_facts(event, _choice(event))
-        elif event.get("event") == "tool" and event.get("message_id"):
-            facts[str(event["message_id"])] = present(
+    """Return what events add to the messages that they made, by the messages' names."""
+    events = [as_dict(event) for event in as_list(sample.get("events"))]
+    made = [event for event in events if event.get("event") == "model"]
+    named = zip(_names(map(_said, made)), made, strict=True)
+    facts = {name: _call_facts(event, _choice(event)) for name, event in named}
+    for event in events:
+        if event.get("event") == "tool":
+            message, call = ident(event.get("message_id")), {"role": "tool", "tool_call_id": event.get("id")}
+            facts[message or _names([call])[0]] = present(
                 ts=when(event.get("completed")),
                 latency_s=number(event.get("working_time")),
                 error_type=text(as_dict(event.get("error")).get("type")),
             )
     return facts
+
+
+def _names(turns: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return messages' ids; older logs have none: a result's call, or the words and their place among equal ones."""
+    names: list[str] = []
+    said = Counter[str]()
+    for turn in turns:
+        call = ident(turn.get("tool_call_id")) if turn.get("role") == "tool" else None
+        words = content_id(turn.get("role"), turn.get("content"), turn.get("tool_calls"))
+        said[words] += 1
+        names.append(ident(turn.get("id")) or (f"call {call}" if call else f"{words} {said[words]}"))
+    return names
 
 
 def _call_facts(event: Mapping[str, Any], choice: Mapping[str, Any]) -> dict[str, Any]:
@@ -284,7 +305,7 @@ def _values(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 READER = reader(
     "inspect",
-    5,
+    6,
     "the logs of Inspect evaluations",
     marks=_kind,
     refusal="neither a log nor a sample",

@@ -69,6 +69,26 @@ def test_events_add_to_messages_and_repeat_nothing(take: Callable[..., Any]) -> 
     assert any(p["content"] == "Error: no such order" for p in failed)
 
 
+def test_messages_without_ids_as_inspect_once_wrote_them_have_the_facts_of_their_own_call(
+    tmp_path: Path, take: Callable[..., Any]
+) -> None:
+    log = json.loads((MADE / "shop.json").read_text())
+    for sample in log["samples"]:
+        said = [as_message for event in sample["events"] if event["event"] == "model"
+                for as_message in (choice["message"] for choice in event["output"]["choices"])]  # fmt: skip
+        for message in (*sample["messages"], *said):
+            message.pop("id", None)
+        for event in sample["events"]:
+            event.pop("message_id", None)
+    (tmp_path / "older.json").write_text(json.dumps(log))
+    facts = [
+        [(p.get("input_tokens"), p.get("output_tokens"), p.get("finish_reason"), p.get("error_type")) for p in payloads]
+        for payloads in (take(MADE / "shop.json", root=MADE).payloads(), take().payloads())
+    ]
+    assert sorted(map(str, facts[0])) == sorted(map(str, facts[1]))
+    assert len({one for one in facts[1] if one[0]}) > 1
+
+
 def test_examples_in_the_input_were_not_sampled(take: Callable[..., Any]) -> None:
     _, steps = build_episodes(take(MADE / "shop.json", root=MADE).events, EpisodesConfig(), Funnel())
     shown = [json.loads(o) for o in steps.filter(index=0)["observation"]]
