@@ -17,7 +17,7 @@ from flywheel.stages.datasets.pairs.believed import CHEAPER
 from flywheel.stages.datasets.pairs.facts import Facts, Pair, calls_of, message_of, plain_words
 from flywheel.stages.datasets.pairs.within import overlap
 
-TOO_SIMILAR, SAME_SEARCH = 0.9, 0.85  # overlap of two texts; share of words from which two searches are one
+TOO_SIMILAR, SAME_SEARCH = 0.9, 0.77  # overlap of two texts; share of both searches' words from which they are one
 
 
 def near_identical(pair: Pair, facts: Facts) -> bool:
@@ -64,8 +64,8 @@ def _beyond_words(messages: str) -> str:
     searches = _searches(message)
 
     def strip(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: strip(inner) for key, inner in value.items()}
+        if isinstance(value, dict):  # what a search is given as nothing, or as no, is as if it were not there
+            return {key: strip(inner) for key, inner in value.items() if inner or not searches}
         if isinstance(value, list):
             return [strip(inner) for inner in value]
         if not isinstance(value, str):
@@ -85,6 +85,6 @@ def _asked_for(message: dict[str, Any]) -> frozenset[str]:
 
 
 def _same_words(ours: frozenset[str], theirs: frozenset[str]) -> bool:
-    """Whether two searches ask for the same words, but for one or two plain ones more."""
-    few, more = sorted((ours, theirs), key=len)
-    return few <= more and len(few) >= SAME_SEARCH * len(more) and not any(map(str.isdecimal, "".join(more - few)))
+    """Whether two searches ask for the same words, but for one or two plain ones."""
+    is_same = len(ours & theirs) >= SAME_SEARCH * len(ours | theirs)
+    return is_same and not any(map(str.isdecimal, "".join(ours ^ theirs)))
