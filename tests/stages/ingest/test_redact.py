@@ -339,6 +339,14 @@ def test_names_behind_a_mark_and_bank_references_are_no_secrets(text: str) -> No
     assert once({"content": text}) == {"content": text}
 
 
+def test_a_point_in_time_is_no_address_and_an_address_in_words_is() -> None:
+    texts = ["A river at one point in time.", "special at any point in a line", "write bob at mail dot in please"]
+    redactor = Redactor(RedactConfig(), b"key")
+    *points, address = redactor.payloads([json.dumps({"content": text}) for text in texts])
+    assert [json.loads(point)["content"] for point in points] == texts[:2]
+    assert "bob" not in address
+
+
 def test_keys_behind_the_same_marks_and_residents_numbers_are() -> None:
     rng = random.Random(4)  # noqa: S311 - no keys
     for mark, size in (("phc_", 43), ("AVNS_", 19), ("sb_publishable_", 22), ("sk-proj-", 40), ("xapp-", 40)):

@@ -105,8 +105,10 @@ def _email(match: re.Match[str], _name: str) -> Find | None:
     return whole(match, f"{local.strip(_QUOTES)}@{domain}")
 
 
-def _spoken(match: re.Match[str], _name: str) -> Find:
-    """Return an address as it would be written with signs."""
+def _spoken(match: re.Match[str], _name: str) -> Find | None:
+    """Return an address as it would be written with signs; `at one point in` time is none."""
+    if _AT_A_POINT.search(match[0]):
+        return None
     signs = _SAID_DOT.sub(".", _SAID_AT.sub("@", match[0].lower(), count=1))
     return whole(match, "".join(signs.split()))
 
@@ -211,6 +213,7 @@ _SAID_AT = re.compile(r"\s*[\[({<]\s*(?:at|@|ät)\s*[\])}>]\s*|\s+(?:at|@|ät|ar
 _SAID_DOT = re.compile(
     r"\s*[\[({<]\s*(?:dot|\.|punkt|punto|point)\s*[\])}>]\s*|\s+(?:dot|punkt|punto|point|ponto)\s+|_dot_"
 )
+_AT_A_POINT = re.compile(r"\sat\s+(?:[a-z]+\s+){1,2}point\s+(?:in|at|it|is|no|me)\Z")  # `at one point in` time
 _OF_NOBODY = ("git", "hg", "svn")  # the logins of servers for code
 _QUOTES = "\\\"'"
 _TRANSLATED = bytes.fromhex("0064ff9b").ljust(12, b"\0")  # RFC 6052: an IPv4 host seen through IPv6
