@@ -55,8 +55,8 @@ class Reader(Protocol):
     policy) for events that lack them, a `scope` where ids are unique only within a folder or a run, an `id` (kind:id)
     that all its events have, or the reason why the file is `ignored`; where a JSON file next to the logs, or above
     them, names a run's model, `sidecar` is that file's name and `from_sidecar(document)` returns the same columns; {}
-    if it is another file. `from_opening(record)` returns them from a file's first record, such as a session's id as the
-    `scope`: copies of the file are one log then, whatever their names.
+    if it is another file. `from_opening(record)` returns them from a file's first record, such as a `series`, the
+    thread whose messages the file begins with: files of one series may repeat each other's conversations.
     """
 
     name: str

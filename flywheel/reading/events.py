@@ -38,8 +38,8 @@ _USER = (
 _POLICY = ("policy", "release", "policy_version", "agent_version", "pipeline_name")  # the last one AgentDojo's
 _TASK = (
     "task_key", "task_id", "dataset_item_id", "example_id", "scenario_id", "problem_id", "question_id",
-    "weave_task_id", "user_task_id", "taskKey", "taskId", "datasetItemId", "exampleId", "scenarioId", "problemId",
-    "questionId",
+    "weave_task_id", "user_task_id", "test_case_id", "testCaseId", "taskKey", "taskId", "datasetItemId", "exampleId",
+    "scenarioId", "problemId", "questionId",
 )  # fmt: skip
 # Where a task's id is a number, or a word and a number, it is one of each of these.
 _SUITE = ("suite_name", "suite", "task_suite", "benchmark", "benchmark_name", "dataset", "dataset_name", "domain")

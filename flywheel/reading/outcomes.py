@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from flywheel.reading.status import verdict
-from flywheel.reading.values import as_dict, number, words_of
+from flywheel.reading.values import as_dict, number, text, words_of
 
 # What programs that check a run call its outcome, and what its writer may also have put there.
 _CHECKED = ("resolved", "is_resolved", "tests_passed", "all_tests_passed", "verified", "passed")
@@ -32,6 +32,9 @@ _HOLDERS = (
     "evaluation_results", "test_result", "reward_info", "grading", "grade", "metrics",
 )  # fmt: skip
 _MEASURES = ("rewards", "scores")  # measures by name
+_MEASURE = ("metric", "metric_name", "metricName", "evaluator", "evaluator_name", "criterion", "dimension", "scorer",
+            "measure")  # fmt: skip
+_AMOUNTS = ("score", "value", "passed")
 RESULTS = frozenset({*_CHECKED, *_STATED, *_MEASURES})
 # Words of other names. Each word of a name is about the end of a run, or it is another thing that succeeded.
 _HELD = {"success", "successful", "succeeded", "pass", "passes", "passed", "resolved", "solved", "correct", "won"}
@@ -52,7 +55,12 @@ class Result(NamedTuple):
 
 
 def results(fields: Mapping[str, Any]) -> list[Result]:
-    """Return the outcomes of a run: fields of its own, or those of an object that holds them."""
+    """Return the outcomes of a run: fields of its own, or those of an object that holds them.
+
+    In a row of one measure it is the measure's: `{"metric": "faithfulness", "score": 0.5}`.
+    """
+    if (measure := measure_of(fields)) is not None:
+        return [measure]
     if any(type(fields.get(name)) is int for name in _TALLIES):
         fields = {name: held for name, held in fields.items() if type(held) is not int or name not in _COUNTED}
     found = [r for key in _CHECKED if (r := _result(key, fields.get(key), "verifier"))]
@@ -64,6 +72,15 @@ def results(fields: Mapping[str, Any]) -> list[Result]:
     return found or next(
         (several for key, inner in held if (several := results(inner) or _named_alike(key, inner))), []
     )
+
+
+def measure_of(fields: Mapping[str, Any]) -> Result | None:
+    """Return what a row measures, where it names one measure and how much it is, from 0 to 1, and has no verdict."""
+    named = next((one for name in _MEASURE if (one := text(fields.get(name)))), None)
+    if named is None or any(fields.get(name) is not None for name in (*_CHECKED, *_STATED) if name not in _AMOUNTS):
+        return None
+    found = (_result(named, fields.get(name), "recorded") for name in _AMOUNTS)
+    return next((one for one in found if one is not None and 0 <= one.value <= 1), None)
 
 
 def _worded(name: str, given: Any) -> Result | None:

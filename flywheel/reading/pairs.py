@@ -49,7 +49,8 @@ _SAMPLING = {
 }  # fmt: skip
 _LATENCY_S = ("latency_s", "latency", "duration_s", "response_time", "elapsed_s")
 _LATENCY_MS = ("latency_ms", "request_duration_ms", "duration_ms", "response_time_ms", "elapsed_ms")
-_COST = ("cost_usd", "response_cost", "spend", "total_cost", "cost")
+_COST = ("cost_usd", "response_cost", "spend", "total_cost", "cost", "estimated_cost_usd", "estimated_cost")
+USED = ("usage", "token_usage", "tokens_used")  # objects that may have the cost with the tokens
 
 
 _REPR = re.compile(r"[A-Z]\w*\(\s*\w+=")  # an object as Python shows it: a response that is not JSON
@@ -103,13 +104,13 @@ def _said(answer: Any, outer: Mapping[str, Any]) -> Mapping[str, Any]:
     fields = as_dict(answer)
     speaks = ROLES.get(str(fields.get("role"))) == "assistant" and "type" not in fields
     if speaks and isinstance(fields.get("content"), str | None):
-        usage = as_dict(outer.get("usage")) or outer
+        usage = as_dict(first(outer, USED)) or outer
         return {"usage": usage, **fields, "choices": [{"message": fields}], "said": True}
     status = number(first(outer, ("status_code", "status")))
     if outer.get("error") or (status is not None and status >= _FAILED_HTTP) or not _is_words(answer):
         return {}
     message = {"role": "assistant", "content": answer}
-    return {"choices": [{"message": message}], "usage": as_dict(outer.get("usage")) or outer, "said": True}
+    return {"choices": [{"message": message}], "usage": as_dict(first(outer, USED)) or outer, "said": True}
 
 
 def _is_words(answer: Any) -> bool:
@@ -153,7 +154,8 @@ def common_payload(pair: Pair) -> dict[str, Any]:
         fields["latency_s"] = seconds
     elif (millis := number(first(envelope, _LATENCY_MS))) is not None:
         fields["latency_s"] = millis / 1000
-    if (cost := number(first(envelope, _COST))) is not None:
+    places = (envelope, *(as_dict(envelope.get(name)) for name in USED))
+    if (cost := next((n for place in places if (n := number(first(place, _COST))) is not None), None)) is not None:
         fields["cost_usd"] = cost
     return fields
 

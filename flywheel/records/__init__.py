@@ -45,8 +45,11 @@ from flywheel.records.episodes import (
 )
 from flywheel.records.estimates import OffPolicyEstimate, refused_alike
 from flywheel.records.events import (
+    ATTEMPT_DONE,
+    ATTEMPT_STEP,
     PART,
     SETTINGS,
+    THREAD,
     Attachment,
     EventKind,
     Feedback,
@@ -87,6 +90,8 @@ from flywheel.records.rounds import (
 from flywheel.records.token_rows import TokenRow
 
 __all__ = [
+    "ATTEMPT_DONE",
+    "ATTEMPT_STEP",
     "FRESH",
     "ID_HEX",
     "ID_KINDS",
@@ -94,6 +99,7 @@ __all__ = [
     "PART",
     "SETTINGS",
     "TABLES",
+    "THREAD",
     "TRAINED_TABLES",
     "ActionValue",
     "Agreement",

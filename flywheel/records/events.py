@@ -92,8 +92,10 @@ class LogEvent(Row):
       "propensity": the probability with which the policy chose this action, for off-policy estimates,
       "fragment": "block" or "delta" where the message is a piece of one (pieces with one response_id, or a run of
       pieces without any, are joined in order), "copied": true where another conversation holds the same call (a fork):
-      its tokens and cost count there, "summary": true where it is a whole trace's own input and output,
-      used only if the trace (by its id; without one the conversation) has no other call}
+      its tokens and cost count there, "attempt_step": its number, where an attempt has no name but its task's
+      (with "attempt_done": true for its last),
+      "summary": true where it is a whole trace's own input and output, used only if the trace (by its id; without one
+      the conversation) has no other call}
     - tool_call: {"arguments": {...}, "attachments"} a call seen apart from a model message (a span).
     - tool_result: {"content": str, "status": ToolStatus (required), "error_type", "latency_s", "attachments"}
     - feedback: {"name": str (required; thumbs, rating, edit, retry, export, copy, apply, undo, comment, escalation,
@@ -177,7 +179,9 @@ class Quarantined(Row):
     content_hash: str = Field(description="SHA-256 of the refused bytes, so that a retry can recognise them.")
 
 
+ATTEMPT_STEP, ATTEMPT_DONE = "attempt_step", "attempt_done"  # in an act's payload: see `LogEvent`
 PART = "part:"  # begins an id that all events of a series of files have: which part of it they are
+THREAD = "thread-"  # begins the name of a series that a program's own id names: equal files of it are copies
 SETTINGS = "settings "  # begins the policy of an event that holds the settings of a run, as `name=value name=value`
 
 

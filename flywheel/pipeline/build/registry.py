@@ -141,7 +141,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("pairs", (*_LABELLED, "corrections", "values", "alternatives"), ("pairs",), "task", "pairs",
           lambda c: {"pairs": c.pairs.model_dump(), "rewards": c.rewards.model_dump(include=_SCALE),
                      "trust": _trust(c, "established")},
-          lambda c: ("pairs", c.pairs.builders), columns=_ACCOUNTS, version=17),
+          lambda c: ("pairs", c.pairs.builders), columns=_ACCOUNTS, version=18),
     Stage("groups", _LABELLED, ("groups",), "task", "groups",
           lambda c: {"groups": c.groups.model_dump(), "rewards": c.rewards.model_dump(include=_ADVANTAGE)}, version=7),
     Stage("fixtures", _LABELLED, ("fixtures", "scenarios"), "task", "fixtures",

@@ -28,6 +28,7 @@ from flywheel.registry.registry import Registry
 from flywheel.results.data import IngestAnswer, NotRead, RefusedSource, SetAside
 from flywheel.stages.conversations.policies import acts
 from flywheel.stages.ingest.batches import BAD_FILE, Batch, Reached
+from flywheel.stages.ingest.detect import NONE_NEAR
 from flywheel.stages.ingest.discovery import STDIN, Discovery, discovery, is_missing
 from flywheel.stages.ingest.events import UNREADABLE_FILE, ingest
 from flywheel.stages.ingest.sources import SourceState, reading_key, shown_path
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 AUDITS = "audits"  # folder of reviewers' answers, in the project
 _STDIN_NAME = "stdin"
+_UNKNOWN_FORMAT = "unknown_format"
 _SHOWN = 3
 _HELD = ["source_file", "conversation_id"]
 _PLACED = [*_HELD, "source_line"]
@@ -395,15 +397,19 @@ def _finished(state: SourceState, run: _Run, tally: Tally, empty: Mapping[str, s
 
 
 def _set_aside(run: _Run, states: Mapping[str, SourceState], tally: Tally, empty: Mapping[str, str]) -> list[SetAside]:
-    """Return the files, and members of archives, of which nothing is stored: now or since an earlier reading."""
+    """Return the files, and members of archives, of which nothing is stored: now or since an earlier reading.
+
+    Those that a reader knows, or nearly knows, come first: they are what somebody may want to mend.
+    """
     whole = {**tally.whole, **empty}
     for name in run.sources:
         state = states.get(name)
         whole |= state.set_aside if state is not None else {}
-    return [
+    aside = [
         SetAside(file=name, reason=why.partition(": ")[0], detail=why.partition(": ")[2])
         for name, why in sorted(whole.items())
     ]
+    return sorted(aside, key=lambda one: (one.reason == _UNKNOWN_FORMAT, NONE_NEAR in one.detail))
 
 
 def _refused_sources(

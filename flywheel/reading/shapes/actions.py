@@ -58,8 +58,9 @@ _GOALS = ("goal", "intent", "instruction", "task_description", "objective", "que
 _ASKED = {"goal", "intent", "instruction", "objective", "question", "query", "problem", "prompt", "task", "request",
           "input", "message"}  # fmt: skip
 _OF_ASKED = {"user", "description", "text", "original", "initial", "customer", "human"}
-_ENDS = ("final_answer", "finalAnswer", "final_response", "final_output", "final_result", "final", "answer", "response",
-         "output")  # fmt: skip
+_PUT_IN = ("input", "inputs")  # of a row of an experiment
+_ENDS = ("final_answer", "finalAnswer", "final_response", "finalResponse", "final_output", "finalOutput",
+         "final_result", "final_text", "finalText", "final", "answer", "response", "output")  # fmt: skip
 _CONCLUSIONS = ("final_response", "final_output", "final_message")  # a `final_answer` may be the right one
 _SENTENCE = 5  # words
 _TASK_ID = re.compile(r"(?=[\w.:/-]*[\d_:/])[A-Za-z0-9_.:/-]{1,80}")
@@ -111,6 +112,8 @@ def goal_of(around: Mapping[str, Any]) -> str | None:
     value = first(around, _GOALS)
     if value is None:
         value = next((held for name, held in around.items() if _is_goal(name) and text(held)), None)
+    if value is None:
+        value = first(as_dict(embedded(first(around, _PUT_IN))), _GOALS)
     return text(value) or text(first(as_dict(value), _GOALS)) or flat_text(as_list(value)) or None
 
 

@@ -120,10 +120,20 @@ def are_made(items: Any) -> bool:
 def made_in(fields: Mapping[str, Any]) -> list[Any]:
     """Return the first list in an object that has nothing but calls that were made; [] without one.
 
-    They have what came of them, or the list's name shows that they were made: `tools_used`, `call_log`.
+    They have what came of them, or the list's name shows that they were made: `tools_used`, `call_log`. Steps that name
+    no tool may be between them.
     """
-    several = ((name, held) for name, held in fields.items() if isinstance(held, list) and held)
+    lists = ((name, held) for name, held in fields.items() if isinstance(held, list))
+    several = ((name, made) for name, held in lists if (made := [one for one in held if not _names_no_tool(one)]))
     return next((held for name, held in several if are_made(held) or _are_listed(name, held)), [])
+
+
+def _names_no_tool(item: Any) -> bool:
+    """Whether an object has a field for a tool with nothing in it, and nothing that one could have been given."""
+    fields = as_dict(item)
+    return not any(isinstance(held, dict | list) and held for held in fields.values()) and any(
+        name in fields and fields[name] is None for name in ("tool", "tool_name", "toolName")
+    )
 
 
 def _are_listed(name: str, items: Sequence[Any]) -> bool:

@@ -19,6 +19,7 @@ from flywheel.reading.events import source_of
 from flywheel.reading.messages import Message
 from flywheel.reading.outcomes import results
 from flywheel.reading.shapes.actions import answer_of, are_steps, goal_of
+from flywheel.reading.shapes.acts import are_made
 from flywheel.reading.shapes.chats import chat, is_chat
 from flywheel.reading.shapes.spoken import is_named_by_whom, is_past
 from flywheel.reading.values import as_dict, as_list, embedded, ident, words_of
@@ -137,9 +138,9 @@ def _lists(place: Any, path: tuple[str, ...], around: tuple[Mapping[str, Any], .
         return
     named = place.items() if isinstance(place, dict) else ((str(n), one) for n, one in enumerate(as_list(place)))
     is_call = bool(path) or (isinstance(place, dict) and all(place.keys() & names for names in _PAIRED))
-    is_call = is_call and not (not path and _repeats_what_was_asked(place))
+    is_call = is_call and not (not path and (_repeats_what_was_asked(place) or _shows_a_run(place)))
     for name, value in named:
-        held = numbered(value)
+        held = numbered(embedded(value) if not path and name in _PAIRED[1] else value)
         if name in _ASKED or not isinstance(held, dict | list) or (is_call and name in _PAIRED[1]):
             continue
         if isinstance(held, list) and is_chat(held):
@@ -168,6 +169,11 @@ def _repeats_what_was_asked(place: Mapping[str, Any]) -> bool:
     request = next((m["content"] for m in chat(items)[0] if m["role"] == "user" and m.get("content")), None)
     said = texts_in(embedded(next(place[name] for name in _PAIRED[0] if name in place)))
     return any(request == text for text in said)
+
+
+def _shows_a_run(place: Mapping[str, Any]) -> bool:
+    """Whether what came out of a row of an experiment is a run: its calls with their results, next to the answer."""
+    return any(map(are_made, as_dict(embedded(next(place[name] for name in _PAIRED[1] if name in place))).values()))
 
 
 def _histories(lists: Sequence[Found]) -> tuple[list[tuple[Found, list[Message]]], list[BadRecordError]]:
@@ -213,11 +219,16 @@ def _grown(spoken: Sequence[tuple[Found, list[Message]]]) -> list[tuple[Found, l
     kept: list[tuple[Found, list[Message]]] = []
     for found, history in spoken:
         is_next = bool(kept) and kept[-1][0].pattern == found.pattern and not _are_two(kept[-1][0], found)
-        if is_next and (found.pattern[-2:] == _SAMPLES or _goes_on(kept[-1][1], history)):
+        if is_next and (found.pattern[-2:] == _SAMPLES or (not _repeats(found) and _goes_on(kept[-1][1], history))):
             kept.pop()
         is_step = len(found.path) > len(_STEP) and found.pattern[-3:-1] in _STEPS
         kept.append((found._replace(around=found.around[1:]) if is_step else found, history))
     return kept
+
+
+def _repeats(found: Found) -> bool:
+    """Whether a run marks the messages that it repeats of those before it; of a long session it repeats the newest."""
+    return any(as_dict(message).get(name) for name in _PAST for message in found.items)
 
 
 def _are_two(one: Found, other: Found) -> bool:
@@ -293,7 +304,7 @@ def _joined(found: Sequence[Found]) -> list[Found]:
         if len({ident(run.around[0].get("id")) for run in runs} - {None}) == len(runs):  # chats, each of its own name
             chats += runs
             continue
-        is_marked = any(as_dict(m).get(name) for name in _PAST for run in runs for m in run.items)
+        is_marked = any(map(_repeats, runs))
         if len(runs) == 1 or not (is_marked or (len(sessions) == 1 and None not in sessions)):
             chats += runs
             continue

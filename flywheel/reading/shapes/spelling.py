@@ -12,7 +12,7 @@ from typing import Any
 
 from flywheel.reading.messages import ROLES
 from flywheel.reading.shapes.turns import CALL_KINDS, RESULT_KINDS
-from flywheel.reading.values import as_dict, text, when
+from flywheel.reading.values import as_dict, first, text, when
 
 SPEAKERS = ("role", "from", "sender", "speaker", "author")  # fields that name who speaks
 OTHERS = {
@@ -35,6 +35,7 @@ _MODELS = re.compile(  # by whose names a chat may name its agent
 _CALLS = (*CALL_KINDS, *RESULT_KINDS)
 _WITH_CALLS = ("content", "parts", "tool_calls", "toolCalls", "function_call")  # places that `turns` looks into
 _GIVES = ("tool", "function")
+_WELL, _FAILED = ("success", "ok", "succeeded"), ("failure", "error", "failed")
 _THOUGHTS = ("thinking", "reasoning", "thought")
 _OF_CALL = ("tool_call_id", "toolCallId", "tool_use_id", "call_id")
 
@@ -70,12 +71,22 @@ def _of_kind(item: Any) -> Any:
         return {**item, "content": None, "reasoning": item["content"]}
     if kind not in _CALLS:
         return item
+    if "role" not in item and item.get("tool_calls"):
+        return {**{name: held for name, held in item.items() if name not in ("type", "kind")}, "role": "assistant"}
     if "role" not in item:
-        return {**item, "type": kind}
+        return {**item, "type": kind, **_outcome(item)}
     is_call = kind in CALL_KINDS and not any(item.get(name) for name in _WITH_CALLS) and "name" in item
     is_result = kind in RESULT_KINDS and item["role"] in _GIVES and not any(map(item.get, _OF_CALL))
     bare = {name: held for name, held in item.items() if name != "role"}
     return {**bare, "type": kind} if is_call or is_result else item
+
+
+def _outcome(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a result has in an object next to how it ended: `{"type": "success", "result": ...}`."""
+    held = as_dict(item.get("outcome"))
+    ended = str(first(held, ("type", "status"))).lower()
+    gave = first(held, ("result", "output", "error", "message", "content"))
+    return {"output": gave, "is_error": ended in _FAILED} if gave is not None and ended in {*_FAILED, *_WELL} else {}
 
 
 def _paired(item: list[Any]) -> Any:

@@ -7,6 +7,7 @@ In: a record. Out: the names, and the calls that are listed next to the words. `
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -24,6 +25,8 @@ _ANSWERED_ALONE = ("response", "answer", "reply", "result")
 _TESTS = {"reference", "ground_truth", "retrieved_contexts", "expected_output", "expectedOutput", "expected_answer"}
 _PAST = {"history", "conversation", "chat", "message", "messages", "dialogue", "dialog", "previous", "context"}
 _THINKS = {"reasoning", "thinking", "thought", "thoughts", "scratchpad"}
+_THOUGHT_OF = {"correct", "is_correct", "notes", "feedback", "rating"}
+_DOTS = re.compile(r"[\s.…]*")
 _WORDS = ("message", "text", "content", "answer", "reply", "response")  # of an answer that is an object
 
 
@@ -33,8 +36,15 @@ def asked_field(record: Mapping[str, Any]) -> str | None:
 
 
 def answered_field(record: Mapping[str, Any]) -> str | None:
-    """Return the field with what was answered, in words or as an object that has them."""
-    return _field(record, _ANSWERS, _ANSWERED, _ANSWERED_ALONE)
+    """Return the field with what was answered, in words or as an object that has them.
+
+    Three dots next to what somebody thought of an answer are none, but are in its place.
+    """
+    is_thought_of = not _THOUGHT_OF.isdisjoint(record)
+    said = {
+        name: held for name, held in record.items() if not (is_thought_of and _DOTS.fullmatch(words_in(held) or "."))
+    }
+    return _field(said, _ANSWERS, _ANSWERED, _ANSWERED_ALONE)
 
 
 def unanswered_field(record: Mapping[str, Any]) -> str | None:

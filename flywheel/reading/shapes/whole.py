@@ -34,7 +34,7 @@ _SAID = {
 }  # fmt: skip
 _ABOUT = {
     "tools", "functions", "schema", "config", "settings", "metadata", "meta", "expected", "reference", "gold", "ground",
-    "golden", "oracle",
+    "golden", "oracle", "grade", "grader", "grading", "grades",
     "truth", "target", "label", "judge", "judgement", "evaluation", "eval", "evaluator", "criteria", "rubric", "metric",
     "metrics", "score", "scores", "feedback", "title", "description", "summary", "instructions", "system", "template",
     "options", "example", "examples", "demonstrations", "documents", "invocation", "display", "tree", "trys",

@@ -20,6 +20,8 @@ Messages = list[dict[str, Any]]
 
 _MODEL, _TOOL = "model_call", ("tool_call", "tool_result")
 _TALK = ("request", _MODEL, *_TOOL)
+_MOST_FILES = 64  # of a conversation: more are its turns, a file each
+_SEVERAL, _LONG_TALK = 4, 200  # texts, and characters of them, that no two talks have in common
 _LONG_ID = 12  # characters that no counter has
 _MISSING = {"content_missing", "truncated", "unreadable_content"}
 
@@ -60,37 +62,75 @@ def _without_summaries(events: Sequence[Event]) -> Sequence[Event]:
 
 
 def _told_by_one(events: Sequence[Event]) -> Sequence[Event]:
-    """Return the events without what a file tells that another one of the conversation has too: a harness's own trace.
+    """Return the events without what a file has that another one of the conversation has too: a harness's own trace.
 
-    It has no act whose calls are not all in the other file, by their ids, tools and arguments. Of two that have the
-    same calls the one is kept that counts more tokens, then the one with fewer acts.
+    All calls of such a file are in the other one, by their ids, tools and arguments; of a file without calls all words,
+    and these are not few. Of two that have the same calls the one is kept that counts more tokens, then the one with
+    more words. Words that only the file has stay.
     """
-    acts: dict[str, list[Event]] = defaultdict(list)
+    by_file: dict[str, list[Event]] = defaultdict(list)
     for event in events:
-        if event.kind == _MODEL:
-            acts[event.record.rpartition(":")[0]].append(event)
-    if len(acts) == 1:
+        by_file[_file(event)].append(event)
+    if not 1 < len(by_file) <= _MOST_FILES:
         return events
-    made = {file: {key for act in own for key in _ids_of(act)} for file, own in acts.items()}
-    order = sorted(made, key=lambda file: (len(made[file]), _counted(acts[file]), -len(acts[file]), file))
-    later = {file: order[place + 1 :] for place, file in enumerate(order)}
-    again = {file for file in order if _is_sure(made[file]) and any(made[file] <= made[one] for one in later[file])}
-    return [e for e in events if e.kind not in _TALK or e.record.rpartition(":")[0] not in again] if again else events
+    told = {file: _Told(own) for file, own in by_file.items()}
+    order = sorted(told, key=lambda file: (*told[file].rank, file))
+    again: dict[str, _Told] = {}
+    for place, file in enumerate(order):
+        own = told[file]
+        whole = next((told[one] for one in order[place + 1 :] if own.is_within(told[one])), None)
+        if whole is not None and own.is_sure:
+            again[file] = whole
+    return [event for event in events if _file(event) not in again or not again[_file(event)].has(event)]
+
+
+def _file(event: Event) -> str:
+    return event.record.rpartition(":")[0]
+
+
+class _Told:
+    """What a file has of a conversation: calls by id, tool and arguments, and the words of who speaks in it."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        acts = [event for event in events if event.kind == _MODEL]
+        self.calls = {key for act in acts for key in _ids_of(act)}
+        self.ids = {name for name, _ in self.calls}
+        self.results = {event.tool_call_id for event in events if event.kind == "tool_result"}
+        self.words = {said for event in events for said in _words_of(event)}
+        counted = sum("output_tokens" in act.payload for act in acts)
+        self.rank = (len(self.calls), counted, len(self.words), -len(acts))
+
+    def is_within(self, other: _Told) -> bool:
+        """Whether another file has all its calls; of a file without calls all words."""
+        return self.calls <= other.calls if self.calls else self.words <= other.words
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether nothing else has its calls or words: some programs number the calls of each turn from 0 on."""
+        if self.ids:
+            return all(len(name) >= _LONG_ID for name in self.ids)
+        return len(self.words) >= _SEVERAL and sum(len(said) for _, said in self.words) >= _LONG_TALK
+
+    def has(self, event: Event) -> bool:
+        """Whether nothing of an event is missing here; of thoughts alone there is no need to ask."""
+        if event.kind == "tool_result":
+            return event.tool_call_id in self.ids & self.results
+        return event.kind in _TALK and set(_words_of(event)) <= self.words and set(_ids_of(event)) <= self.calls
+
+
+def _words_of(event: Event) -> Iterator[tuple[str, str]]:
+    """Yield who speaks in an event, with what they say."""
+    held = event.payload.get("messages") if event.kind == "request" else [event.payload.get("message")]
+    for message in held if isinstance(held, list) else []:
+        content = message.get("content") if isinstance(message, dict) else None
+        if isinstance(content, str) and content.strip():
+            yield message.get("role", ""), " ".join(content.split())
 
 
 def _ids_of(act: Event) -> Iterator[tuple[str, str]]:
     """Yield the id and the key of each call that an act makes."""
     for call in calls_of(_output(act)):
         yield str(call.get("id") or ""), call_key(call)
-
-
-def _is_sure(calls: set[tuple[str, str]]) -> bool:
-    """Whether calls are told from others by their ids: some programs number the calls of each turn anew."""
-    return all(name for name, _ in calls) and (len(calls) > 1 or any(len(name) >= _LONG_ID for name, _ in calls))
-
-
-def _counted(acts: Sequence[Event]) -> int:
-    return sum("output_tokens" in act.payload for act in acts)
 
 
 def _traces(event: Event) -> set[str]:

@@ -36,19 +36,26 @@ _SHARED, _LEAST_SHARED = 0.5, 2  # of the smaller one's tasks, for two places to
 _SUFFIX = re.compile(
     r"(?:\.(?:gz|zst|zip|tar|tgz|jsonl?|ndjson|log|parquet|traj|eval|txt|out|csv)(?:\.\d{1,4})?)+\Z", re.IGNORECASE
 )
+_ARCHIVE = re.compile(r"\.(?:eval|zip|tar|tgz)(?:\.(?:gz|zst))?\Z", re.IGNORECASE)
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
 _TIME = re.compile(
     r"(?<!\d)(?:19|20)\d\d[-_.]?(?:0[1-9]|1[0-2])[-_.]?(?:[0-2]\d|3[01])"
-    r"(?:[-_.T ]{0,2}[0-2]\d(?:[-_.:h]?[0-5]\d){0,2}(?:[.,]\d{1,9})?Z?)?(?!\d)"
+    r"(?:[-_.T ]{0,2}[0-2]\d(?:[-_.:h]?[0-5]\d){0,2}(?:[.,]\d{1,9})?"
+    r"(?:Z|[+-][01]\d[-:]?[0-5]\d)?)?(?!\d)"
 )
 _EPOCH = re.compile(r"(?<!\d)1\d{9}(?:\d{3}|\d{6})?(?!\d)")
 _HASH = re.compile(r"(?<![0-9A-Za-z])(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,64}(?![0-9A-Za-z])")
+_ID = re.compile(  # a ULID, or a random one of letters in both cases and digits: a shortuuid, a nanoid
+    r"(?<![0-9A-Za-z])(?:[0-7][0-9A-HJKMNP-TV-Z]{25}"
+    r"|(?=[0-9A-Za-z]*[a-z])(?=[0-9A-Za-z]*[A-Z])(?=[0-9A-Za-z]*\d)"
+    r"(?!(?:[A-Z]?[a-z]{2,}|\d+[A-Z]?|[A-Z]{2,})+(?![0-9A-Za-z]))[0-9A-Za-z]{20,24})(?![0-9A-Za-z])"  # no words
+)
 _PART = re.compile(
     r"(?<![A-Za-z])(?:part|shard|chunk|rank|worker|page|batch|split|segment)s?[-_.]?\d+(?:[-_.]?of[-_.]?\d+)?(?![A-Za-z])",
     re.IGNORECASE,
 )
 _REPEAT = re.compile(
-    r"(?<![A-Za-z])(?:(?:run|trial|seed|rep|repeat|attempt|rollout|iter|sample|epoch)s?[-_.]?\d+|rerun[-_.]?\d*)"
+    r"(?<![A-Za-z])(?:(?:run|trial|seed|rep|repeat|attempt|rollout|iter|sample|epoch|ep)s?[-_.]?\d+|rerun[-_.]?\d*)"
     r"(?![A-Za-z])",
     re.IGNORECASE,
 )
@@ -189,7 +196,8 @@ def actor_of(policy: str | None, model: str | None) -> str | None:
 
 def _parts(file: str) -> Parts:
     *folders, name = file.replace("!/", "/").split("/")
-    return (*(part for part in folders if part not in {"", ".", ".."}), _SUFFIX.sub("", name) or name)
+    named = (_ARCHIVE.sub("", part) for part in folders if part not in {"", ".", ".."})
+    return (*filter(None, named), _SUFFIX.sub("", name) or name)
 
 
 def _named(places: Sequence[_Place], *, has_model: bool) -> dict[str, tuple[str, str]]:
@@ -199,11 +207,12 @@ def _named(places: Sequence[_Place], *, has_model: bool) -> dict[str, tuple[str,
     while any(units.values()) and _too_many(units, places):
         level += 1
         units = {file: parts[:-1] for file, parts in units.items()}
-    for kept in ("names",) if has_model else ("names and runs", "everything"):
+    for kept in ("names",) if has_model else ("names", "names and runs", "everything"):
         names = {file: _cleaned(parts, kept) for file, parts in units.items()}
         needs_proof = has_model or kept == "everything"
         if len(set(names.values())) < 2 or (needs_proof and not _repeated(names, places)):  # noqa: PLR2004
             continue
+        names = dict(_needed(names, places))
         short = _differing(set(names.values()))
         own = {file: not level and short[name][-1:] == _cleaned(units[file][-1:], kept) for file, name in names.items()}
         return {file: ("/".join(short[name]), "file" if own[file] else "folder") for file, name in names.items()}
@@ -226,7 +235,7 @@ def _cleaned(parts: Parts, kept: str) -> Parts:
 
 
 def _clean(part: str, *, repeats: bool) -> str:
-    for pattern in (_UUID, _TIME, _EPOCH, _HASH, _PART, *(() if repeats else (_REPEAT,))):
+    for pattern in (_UUID, _ID, _TIME, _EPOCH, _HASH, _PART, *(() if repeats else (_REPEAT,))):
         part = pattern.sub("\0", part)
     part = re.sub(r"[-_.\s]*\0[-_.\s\0]*", "-", part).strip("-_. ")
     return "" if part.lower() in _GENERIC or _NUMBER.match(part) else part
@@ -241,6 +250,22 @@ def _repeated(names: Mapping[str, Parts], places: Iterable[_Place]) -> bool:
         any(_share_tasks(own, other) for name, other in tasks.items() if name != mine) for mine, own in tasks.items()
     )
     return 2 * repeating > len(tasks)
+
+
+def _needed(names: Mapping[str, Parts], places: Sequence[_Place]) -> Mapping[str, Parts]:
+    """Return the names without the parts that only part a run's tasks: its files of several suites are one policy's."""
+    length = len(next(iter(names.values())))
+    if any(len(name) != length for name in names.values()) or not all(place.tasks for place in places):
+        return names
+    for position in reversed(range(length)):
+        shorter = {file: (*name[:position], *name[position + 1 :]) for file, name in names.items()}
+        held: dict[Parts, list[set[str]]] = defaultdict(list)
+        for place in places:
+            held[shorter[place.file]].append(place.tasks)
+        is_apart = all(sum(map(len, tasks)) == len(set().union(*tasks)) for tasks in held.values())
+        if is_apart and len(held) > 1 and _repeated(shorter, places):
+            names = shorter
+    return names
 
 
 def _share_tasks(one: set[str], other: set[str]) -> bool:

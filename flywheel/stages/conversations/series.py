@@ -1,5 +1,8 @@
 """Series of files in which a program writes a chat again as it grows: `round_0.json`, `round_1.json`, ...
 
+Only names that mean so are such: `attempt_1` and `chat_1` may begin as another one does, and end before it. Or a
+stream is kept under several names, all with the id of its thread.
+
 In: events, those of such files with an id for the part of the series that they are (`part:SERIES:CONTENT`). Out: which
 file's chat is a part of which other one's, and the events without what that one has too.
 """
@@ -8,13 +11,30 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import islice
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 import polars as pl
 
-from flywheel.records import PART, EventKind
+from flywheel.reading.values import words_of
+from flywheel.records import PART, THREAD, EventKind
 
+_LATE = (EventKind.FEEDBACK.value, EventKind.OUTCOME.value)  # which the last file may not have
 SERIES = "series:"  # before its name, in a link
+_GROWS = {
+    "round",
+    "step",
+    "turn",
+    "snapshot",
+    "checkpoint",
+    "state",
+    "history",
+    "messages",
+    "dump",
+    "update",
+    "request",
+}
 _SURE = 2  # answers that two files have in common word for word: one may be by chance, "Hello! How can I help?"
 
 
@@ -59,21 +79,29 @@ def _repeated(series: str, chats: list[_Chat]) -> Iterator[Repeated]:
     for place, chat in enumerate(chats):
         for part in chat.parts:
             holders[part].append(place)
-    following = [_next(place, chats, holders) for place in range(len(chats))]
-    last = list(range(len(chats)))
-    for place in reversed(last):
-        last[place] = last[later] if (later := following[place]) is not None else place
-    for chat, later, end in zip(chats, following, last, strict=True):
-        if later is not None and (chat.answers >= _SURE or following[later] is not None):
-            yield Repeated(chat.name, chats[end].name, f"{SERIES}{series}")
+    is_thread = series.startswith(THREAD)
+    for place, chat in enumerate(chats):
+        whole = list(islice(_wholes(place, chats, holders, equal=is_thread), _SURE))
+        if whole and (is_thread or _grows(chat, is_continued=len(whole) == _SURE)):
+            yield Repeated(chat.name, chats[whole[0]].name, f"{SERIES}{series}")
 
 
-def _next(place: int, chats: list[_Chat], holders: dict[str, list[int]]) -> int | None:
-    """Return the shortest chat that holds all of one, and more."""
-    own = chats[place].parts
-    rarest = min((holders[part] for part in own), key=len)
-    longer = (other for other in rarest if len(chats[other].parts) > len(own))
-    return next((other for other in longer if own < chats[other].parts), None)
+def _grows(chat: _Chat, *, is_continued: bool) -> bool:
+    """Whether a chat that another one begins with is the same at an earlier time: by its file's name, and no chance."""
+    stem = PurePosixPath(chat.name).parent.name  # of `FOLDERS/STEM/chat`
+    return not _GROWS.isdisjoint(words_of(stem)) and (chat.answers >= _SURE or is_continued)
+
+
+def _wholes(place: int, chats: list[_Chat], holders: dict[str, list[int]], *, equal: bool) -> Iterator[int]:
+    """Yield the chats that hold all of one and more, or `equal` ones, one of each length, the longest first."""
+    own, seen = chats[place].parts, 0
+    for other in reversed(min((holders[part] for part in own), key=len)):
+        length = len(chats[other].parts)
+        if other <= place or (length == len(own) and not equal):
+            return
+        if length != seen and own <= chats[other].parts:
+            seen = length
+            yield other
 
 
 def without_repeated(events: pl.LazyFrame, links: pl.DataFrame) -> pl.LazyFrame:
@@ -81,5 +109,5 @@ def without_repeated(events: pl.LazyFrame, links: pl.DataFrame) -> pl.LazyFrame:
     repeated = links.filter(pl.col("via").str.starts_with(SERIES))["source"]
     if repeated.is_empty():
         return events
-    is_part = pl.col("ids").list.eval(pl.element().str.starts_with(PART)).list.any()
+    is_part = pl.col("ids").list.eval(pl.element().str.starts_with(PART)).list.any() & ~pl.col("kind").is_in(_LATE)
     return events.filter(~(is_part & pl.col("conversation_id").is_in(repeated.implode())))

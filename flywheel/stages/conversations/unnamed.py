@@ -1,6 +1,8 @@
-"""Calls of conversations that the log does not name, as the attempts that they are.
+"""Calls of conversations that the log does not name, and steps of attempts that it does not, as the attempts they are.
 
 In: a partition's events, where each belongs. Out: the same, with every unnamed conversation as one for each attempt.
+Steps that name their task alone are attempts in the order of their file: where their numbers begin again, another one
+begins.
 
 A log of bare calls names a conversation by its beginning, as each call repeats it; but six users who begin with "Hi",
 or four samples of one prompt, begin alike. A call continues the attempt whose context, with its last answer, its input
@@ -19,7 +21,7 @@ from typing import Any, NamedTuple
 import orjson
 import polars as pl
 
-from flywheel.records import EventKind
+from flywheel.records import ATTEMPT_DONE, ATTEMPT_STEP, EventKind
 from flywheel.stages.conversations.duplicates import signature_of
 
 UNNAMED = "chat-"  # how readers begin the name that they give a conversation, see `reading.conversation_of`
@@ -67,6 +69,46 @@ def part_unnamed(events: pl.DataFrame) -> pl.DataFrame:
     new = pl.col("event_id").replace_strict(list(names), list(names.values()), default=None, return_dtype=pl.String)
     here = pl.col("conversation_id").str.starts_with(UNNAMED)
     return events.with_columns(conversation_id=pl.when(here).then(new).fill_null(pl.col("conversation_id")))
+
+
+def part_restarted(events: pl.DataFrame) -> pl.DataFrame:
+    """Return events with the attempts at a task as conversations, where a log only numbers the steps of each.
+
+    Another one begins with the first number after a greater one, or after a step that was the last (`ATTEMPT_DONE`).
+    Numbers of which none comes twice are of one attempt, in whatever order. What a file of results has about a task
+    with several attempts is of none of them.
+    """
+    marked = events.filter(pl.col("payload").str.contains(f'"{ATTEMPT_STEP}":', literal=True))
+    number = pl.col("payload").str.json_path_match(f"$.{ATTEMPT_STEP}").cast(pl.Int64, strict=False)
+    done = pl.col("payload").str.contains(f'"{ATTEMPT_DONE}":true', literal=True)
+    record = ["conversation_id", "source_file", "source_line"]
+    steps = marked.with_columns(number=number, done=done).drop_nulls("number").unique(record)
+    steps = steps.filter(pl.col("number").is_duplicated().any().over("conversation_id"))
+    steps = steps.sort("conversation_id", "ts", "source_file", "source_line")
+    who = pl.coalesce("policy", "model", pl.lit(""))
+    by = ["conversation_id", "who"]
+    first, before = pl.col("number").min(), pl.col("number").shift()
+    again = (pl.col("number") == first) & ((before > first) | pl.col("done").shift())
+    several = pl.col("who").n_unique().over("conversation_id") > 1
+    steps = (
+        steps.with_columns(who=who)
+        .with_columns(attempt=again.over(by).fill_null(value=False).cast(pl.Int64).cum_sum().over(by))
+        .with_columns(
+            name=pl.concat_str(
+                "conversation_id",
+                pl.when(several).then("/" + pl.col("who")).otherwise(pl.lit("")),
+                pl.when(pl.col("attempt") > 0).then("/" + pl.col("attempt").cast(pl.String)).otherwise(pl.lit("")),
+            )
+        )
+    )
+    if steps.is_empty():
+        return events
+    parted = steps.group_by("conversation_id").agg(parted=pl.col("name").n_unique() > 1)
+    found = events.join(steps.select(*record, "name"), on=record, how="left", maintain_order="left")
+    found = found.join(parted, on="conversation_id", how="left", maintain_order="left")
+    is_of_none = pl.col("kind").is_in(_LATER) & pl.col("parted").fill_null(value=False)
+    other = pl.when(is_of_none).then(pl.col("conversation_id") + "/?").otherwise("conversation_id")
+    return found.with_columns(conversation_id=pl.coalesce("name", other)).drop("name", "parted")
 
 
 def _names(rows: Sequence[_Row]) -> dict[str, str]:

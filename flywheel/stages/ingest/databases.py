@@ -35,7 +35,7 @@ _TABLES = (
 )
 _MODES, _NO_LOG = slice(18, 20), b"\x01\x01"  # of writing and reading, in the header
 _VIRTUAL = "create virtual table"
-_SAID_AGAIN = {"writes": "checkpoints"}  # a table whose messages are in another one too
+_WRITES = {*COLUMNS, "channel"}  # of LangGraph's `writes`, whose messages are in its `checkpoints` too
 
 
 class Table(NamedTuple):
@@ -55,10 +55,11 @@ def tables(path: Path, max_ratio: int) -> Iterator[Table]:
     with closing(_opened(path)) as database:
         made = [(str(name), str(sql or "")) for name, sql in database.execute(_TABLES).fetchall()]
         virtual = [name for name, sql in made if sql.lower().startswith(_VIRTUAL)]
-        names = {name for name, _ in made}
-        for name in sorted(names):
+        columns = {name: _columns(database, name) for name, _ in made}
+        has_states = any(map(_are_states, columns.values()))
+        for name, own in columns.items():
             inner = name in virtual or any(name.startswith(f"{one}_") for one in virtual)
-            is_log = not inner and "cache" not in words_of(name) and _SAID_AGAIN.get(name) not in names
+            is_log = not inner and "cache" not in words_of(name) and not (has_states and own >= _WRITES)
             if is_log and database.execute(_from(name, "1")).fetchone():
                 yield Table(name, Rows(database, name, most))
 
@@ -118,14 +119,27 @@ class Rows:
 
 
 def _lines(database: sqlite3.Connection, name: str) -> Iterator[bytes]:
-    columns = {column[1] for column in database.execute(_columns(name))}
     rows = (
         folded(_rows(database, f"{_from(name, '*')} ORDER BY {', '.join(COLUMNS)}"))
-        if columns.issuperset((*COLUMNS, "checkpoint"))
+        if _are_states(_columns(database, name))
         else _rows(database, _from(name, "*"))
     )
-    for row in rows:
-        yield orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
+    yield from map(_line, rows)
+
+
+def _line(row: Mapping[str, Any]) -> bytes:
+    """Return a row as a line of JSON, without the values that are nested deeper than its writer goes."""
+    try:
+        return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
+    except TypeError:
+        plain = {
+            name: held if isinstance(held, str | int | float) else "<nested too deep>" for name, held in row.items()
+        }
+        return orjson.dumps(plain, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _are_states(columns: set[str]) -> bool:
+    return columns >= {*COLUMNS, "checkpoint"}
 
 
 def _rows(database: sqlite3.Connection, query: str) -> Iterator[dict[str, Any]]:
@@ -141,8 +155,8 @@ def _from(table: str, columns: str) -> str:
     return f"SELECT {columns} FROM {_quoted(table)}"  # noqa: S608 - a name, quoted
 
 
-def _columns(table: str) -> str:
-    return f"PRAGMA table_info({_quoted(table)})"
+def _columns(database: sqlite3.Connection, table: str) -> set[str]:
+    return {str(column[1]) for column in database.execute(f"PRAGMA table_info({_quoted(table)})")}
 
 
 def _quoted(table: str) -> str:

@@ -31,6 +31,7 @@ SIDECAR = "sidecar"
 DATA_SET = "data_set"
 
 THRESHOLD = 0.5  # confidence from which a reader knows a file
+NONE_NEAR = "none comes near"
 _SHOWN_KEYS = 8
 _KEY_LENGTH = 32
 _HEAD = 1 << 16  # bytes of a document in which a chat names who speaks
@@ -68,7 +69,7 @@ def detect(sample: Sample, readers: Mapping[str, Reader], *, chosen: str = "auto
     best = max(confidence, key=lambda name: confidence[name], default="")
     if best and confidence[best] >= THRESHOLD:
         return Detection(best, confidence[best])
-    near = f"nearest: {best} ({percent(confidence[best], 0)})" if best and confidence[best] > 0 else "none comes near"
+    near = f"nearest: {best} ({percent(confidence[best], 0)})" if best and confidence[best] > 0 else NONE_NEAR
     return Detection(UNKNOWN, confidence.get(best, 0.0), f"no reader knows its records; {near}; {_looks(sample)}")
 
 

@@ -164,9 +164,9 @@ def _inside(name: str, values: list[Any], readers: Mapping[str, Reader]) -> Reco
         inner = [_untagged(item, _DIALECTS[tags]) for item in inner] if tags else inner
         sure = _detected(name, inner, readers)
         others = sure is None
-        if others:
+        if others and inner:
             single = [item for item in _each_shape(inner) if _detected(name, [item], readers) is not None]
-            sure = _detected(name, single, readers) if single else None
+            sure, others = _detected(name, single or _alike(inner), readers), bool(single)
         if sure is None or ((others or _is_line(path)) and sure.format in _BESIDE):
             continue
         sifts = others or (_is_line(path) and _knows_each(readers[sure.format], inner))
@@ -217,6 +217,12 @@ def _each_shape(items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         if seen[shape] <= _OF_A_SHAPE and len(kept) < _MOST_SINGLY:
             kept.append(item)
     return kept
+
+
+def _alike(items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the items that have a field in common with the most."""
+    commonest = Counter(tuple(sorted(item)) for item in items).most_common(1)[0][0]
+    return [item for item in items if not item.keys().isdisjoint(commonest)]
 
 
 def _detected(name: str, values: list[Any], readers: Mapping[str, Reader]) -> Detection | None:

@@ -104,7 +104,7 @@ class FileReading:
         if opened is None:
             return {}
         if before is not None:
-            return {name: before.columns[name] for name in ("scope", "id") if name in before.columns}
+            return {name: before.columns[name] for name in ("series",) if name in before.columns}
         columns: Mapping[str, str] = opened(begun.value) if isinstance(begun, Record) else {}
         return columns
 

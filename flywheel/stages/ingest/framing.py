@@ -45,6 +45,7 @@ _PROBED_LINES = 20
 _STARTS = 5  # braces of a line at which its JSON may begin
 _CONTAINER = re.compile(rb"\d{4}-\d\d-\d\dT\S+ (stdout|stderr) ([FP])(?: |\Z)")  # of Kubernetes' CRI
 _TIME = re.compile(rb"[\[\"]?\d{4}-\d\d-\d\d[T ]\d\d:\d\d")  # which begins no header of a table
+_TAG = re.compile(rb"\[[A-Za-z][\w.:/-]{0,40}\][ \t]")  # before a line, as runners write whose it is
 # VCR's cassettes, in YAML: their JSON is folded.
 _RECORDING = re.compile(rb"(?:---\s+)?(?:interactions|http_interactions):\s")
 
@@ -296,7 +297,7 @@ def _layout(head: bytes) -> str:
         return "unknown"
     text = head.removeprefix(_BOM).lstrip()
     printed = is_printed(text)
-    if printed or text.startswith((b"[", *_TWICE)):
+    if printed or (text.startswith((b"[", *_TWICE)) and not _TAG.match(text)):
         return "printed" if printed else "document" if text.startswith(b"[") else "quoted"
     lines = [line for line in text.split(b"\n")[: _PROBED_LINES + 1] if line.strip()]
     some_parse = any(map(is_object, lines))
@@ -321,7 +322,7 @@ def _has_prefixes(text: bytes) -> bool:
     lines = [line for line in text.split(b"\n")[: _PROBED_LINES * 50] if line.strip()]
     if all(map(_CONTAINER.match, lines[:-1])) and len(lines) > 1:
         return True
-    if delimiter_of(text) and not _TIME.match(text):
+    if delimiter_of(text) and not (_TIME.match(text) or _TAG.match(text)):
         return False
     return sum(_json_behind(line) is not None for line in lines) * 10 >= max(len(lines), 1)
 

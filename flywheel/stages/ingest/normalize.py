@@ -106,24 +106,26 @@ def finished(rows: Sequence[Row], redactor: Redactor) -> list[Sequence[Any]]:
     for name in _SHORT:
         at[name] = redactor.names(at[name], redactor.text)
     at["conversation_id"], at["target"] = redactor.names(at["conversation_id"]), redactor.names(at["target"])
-    at["ids"] = [
-        redactor.names(_parts(names, kind, seq, body)) if names else names
-        for names, kind, seq, body in zip(at["ids"], at["kind"], at["seq"], at["payload"], strict=True)
-    ]
     at |= dict(zip(_SHARED, _shared_columns([at[name] for name in _SHARED], redactor), strict=True))
+    at["ids"] = [
+        redactor.names(_parts(names, kind, seq, body, who)) if names else names
+        for names, kind, seq, body, *who in zip(
+            *(at[name] for name in ("ids", "kind", "seq", "payload", "model", "policy", "user")), strict=True
+        )
+    ]
     places = (span or seq for span, seq in zip(at["span_id"], at["seq"], strict=True))
     at["event_id"] = list(map(_event_id, at["conversation_id"], at["kind"], places, at["ts"], at["payload"]))
     return list(at.values())
 
 
-def _parts(names: list[str], kind: str, seq: int, body: str) -> list[str]:
-    """Return the names of an event, a series of files as this event's part of it: by its place and content.
+def _parts(names: list[str], kind: str, seq: int, body: str, who: Sequence[str | None]) -> list[str]:
+    """Return the names of an event, a series of files as this event's part of it: by its place, content and speakers.
 
     What the program itself gives the agent may change from file to file, and counts by its place alone.
     """
     body = "" if kind == EventKind.REQUEST.value and _BY_USER not in body else body
     return [
-        f"{PART}{name.removeprefix(_SERIES)}:{content_id(kind, seq, body)}" if name.startswith(_SERIES) else name
+        f"{PART}{name.removeprefix(_SERIES)}:{content_id(kind, seq, body, *who)}" if name.startswith(_SERIES) else name
         for name in names
     ]
 

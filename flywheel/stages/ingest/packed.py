@@ -13,7 +13,7 @@ import msgpack
 KIND = "msgpack"  # as the column `type` of LangGraph's tables names it
 FAULTS = (ValueError, TypeError, RecursionError, msgpack.UnpackException)
 _MADE_FROM = 2  # place in a packed object: after the module and the name of its class
-_DEEPEST = 50  # packed objects within each other
+_DEEPEST, _DEEPEST_JSON = 50, 200  # packed objects within each other; values, of which JSON's writer allows 254
 _LOCAL_TIME = 3  # the library's name for "as a datetime"
 
 
@@ -36,9 +36,11 @@ def unpacked(held: bytes, depth: int = 0) -> Any:
     return _jsonable(value)
 
 
-def _jsonable(value: Any) -> Any:
+def _jsonable(value: Any, depth: int = 0) -> Any:
+    if depth > _DEEPEST_JSON:
+        raise ValueError("nested too deep")
     if isinstance(value, dict):
-        return {str(key): _jsonable(inner) for key, inner in value.items()}
+        return {str(key): _jsonable(inner, depth + 1) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_jsonable(inner) for inner in value]
+        return [_jsonable(inner, depth + 1) for inner in value]
     return f"<{len(value)} bytes>" if isinstance(value, bytes) else value

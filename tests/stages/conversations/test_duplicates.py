@@ -107,20 +107,62 @@ def calling(file: str, *ids: str, **payload: Any) -> Event:
 
 
 def test_of_two_files_that_tell_the_same_calls_the_one_that_counts_them_is_kept() -> None:
-    session = [calling("session", "toolu_01", "toolu_02", output_tokens=3), calling("session", "toolu_03")]
-    trace = [calling("trace", f"toolu_0{n}") for n in (1, 2, 3)]
-    asked = Event("e", "request", None, None, None, None, {"messages": ASKED}, (), "trace:1")
-    assert merge_duplicates([trace[0], session[0], asked, *trace[1:], session[1]])[0] == session
+    session = [
+        calling("session", "toolu_000000_1", "toolu_000000_2", output_tokens=3),
+        calling("session", "toolu_000000_3"),
+    ]
+    trace = [calling("trace", f"toolu_000000_{n}") for n in (1, 2, 3)]
+    asked, again = (Event("e", "request", None, None, None, None, {"messages": ASKED}, (), f"{file}:1")
+                    for file in ("session", "trace"))  # fmt: skip
+    result = Event("r", "tool_result", None, None, "find", "toolu_000000_1", {"content": "x"}, (), "session:2")
+    copy = result._replace(record="trace:2")
+    events = [again, trace[0], copy, asked, session[0], result, *trace[1:], session[1]]
+    assert merge_duplicates(events)[0] == [asked, session[0], result, session[1]]
+    assert copy in merge_duplicates([event for event in events if event != result])[0]
+
+
+def test_words_that_only_the_smaller_file_has_stay() -> None:
+    calls = [calling("calls", "toolu_000000_1", "toolu_000000_2")]
+    said = model("It is in Lima.")._replace(record="chat:3")
+    asked = Event("e", "request", None, None, None, None, {"messages": ASKED}, (), "chat:1")
+    chat = [asked, calling("chat", "toolu_000000_1", "toolu_000000_2"), said]
+    assert merge_duplicates([*calls, *chat])[0] == chat
+    worker = [asked, calling("worker", "toolu_000000_1"), said._replace(record="worker:3")]
+    left = merge_duplicates([*worker, *calls])[0]
+    assert (said._replace(record="worker:3") in left, len(left)) == (True, 3)
 
 
 @pytest.mark.parametrize(
     "events",
     [
         [calling("one", "call_0"), calling("other", "call_0")],  # a turn a file, each with its own numbers
-        [calling("one", "toolu_000000_1"), calling("other", "toolu_000000_2")],
+        [calling("one", "toolu_000000_00000_1"), calling("other", "toolu_000000_00000_2")],
         [calling("one", "", ""), calling("other", "", "")],
-        [calling("one", "toolu_000000_1"), calling("one", "toolu_000000_1")],
+        [calling("one", "toolu_000000_00000_1"), calling("one", "toolu_000000_00000_1")],
     ],
 )
 def test_other_calls_of_two_files_stay(events: list[Event]) -> None:
     assert merge_duplicates(events)[0] == events
+
+
+def talk(file: str, turns: int, words: str) -> list[Event]:
+    made = []
+    for n in range(turns):
+        asked = {"messages": [{"role": "user", "content": f"{words} {n}?"}]}
+        made.append(Event(f"{n}", "request", None, None, None, None, asked, (), f"{file}:{n}"))
+        made.append(model(f"The answer to {words} number {n} is {n}.")._replace(record=f"{file}:{n}"))
+    return made
+
+
+def test_a_talk_that_a_table_has_too_counts_once() -> None:
+    sessions = [
+        calling("sessions", "toolu_000000_1"),
+        *talk("sessions", 4, "How many orders came from Lima on the day"),
+    ]
+    table = talk("table", 4, "How many orders came from Lima on the day")
+    assert merge_duplicates([*table, *sessions])[0] == sessions
+
+
+def test_short_words_that_two_files_have_are_two() -> None:
+    days = [*talk("monday", 1, "Hi"), *talk("tuesday", 1, "Hi"), *talk("tuesday", 1, "Ho")]
+    assert merge_duplicates(days)[0] == days

@@ -51,10 +51,11 @@ def test_the_last_file_is_the_conversation(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "files",
     [
-        {"chat_1.json": talk(1), "chat_2.json": talk(2)},  # one equal answer may be chance
-        {"chat_1.json": talk(2), "chat_2.json": [*talk(1), *act(7), *act(8)]},  # two ways from one call on
-        {"chat_1.json": talk(2), "chat_2.json": talk(2)},  # two equal attempts
-        {"one/chat_1.json": talk(2), "other/chat_2.json": talk(3)},  # of two folders
+        {"round_1.json": talk(1), "round_2.json": talk(2)},  # one equal answer may be chance
+        {"round_1.json": talk(2), "round_2.json": [*talk(1), *act(7), *act(8)]},  # two ways from one call on
+        {"round_1.json": talk(2), "round_2.json": talk(2)},  # two equal attempts
+        {"one/round_1.json": talk(2), "other/round_2.json": talk(3)},  # of two folders
+        {"attempt_1.json": talk(2), "attempt_2.json": talk(3)},  # which ended earlier
         {"first.json": talk(2), "last.json": talk(3)},  # of no series
     ],
 )
@@ -63,5 +64,18 @@ def test_other_files_are_conversations_of_their_own(tmp_path: Path, files: dict[
 
 
 def test_two_equal_answers_are_a_series(tmp_path: Path) -> None:
-    built = episodes(tmp_path, {"chat_1.json": talk(2), "chat_2.json": talk(4)})
+    built = episodes(tmp_path, {"round_1.json": talk(2), "round_2.json": talk(4)})
     assert built["n_steps"].to_list() == [4]
+
+
+def stream(thread: str, *commands: str) -> list[dict[str, Any]]:
+    items = [{"id": f"item_{n}", "type": "command_execution", "command": one, "aggregated_output": "x", "exit_code": 0}
+             for n, one in enumerate(commands)]  # fmt: skip
+    items.append({"id": f"item_{len(items)}", "type": "agent_message", "text": f"I ran {len(commands)}."})
+    return [{"type": "thread.started", "thread_id": thread}, *({"type": "item.completed", "item": i} for i in items)]
+
+
+def test_copies_of_a_stream_are_one_and_what_resumes_its_thread_is_another(tmp_path: Path) -> None:
+    first = stream("t-1", "ls", "cat a")
+    built = episodes(tmp_path, {"raw.json": first, "session.json": first, "resumed.json": stream("t-1", "rm a")})
+    assert sorted(built["n_tool_calls"]) == [1, 2]

@@ -103,9 +103,9 @@ def shown(value: Any, part: dict[str, Any]) -> Any:
 
 THEIRS = ("human", "user.message")  # types of a user's messages without a role
 # Readers of benchmarks and dumps whose messages are texts, and of logs without users: they have no parts.
-TEXTS = {"antigravity", "areal", "atif", "continue_dev", "harbor", "intercode", "lm_eval", "opencode", "run_result",
-         "skyrl",
-         "star", "swebench_report", "swift", "tool_call_files", "tool_calls", "verl"}  # fmt: skip
+TEXTS = {"antigravity", "areal", "atif", "chainlit", "continue_dev", "harbor", "intercode", "lm_eval", "opencode",
+         "run_result", "skyrl", "star", "swebench_report", "swift", "tool_call_files", "tool_calls",
+         "verl"}  # fmt: skip
 
 
 @pytest.mark.slow

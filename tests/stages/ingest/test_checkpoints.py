@@ -41,19 +41,25 @@ def packed(name: str) -> msgpack.ExtType:
     return msgpack.ExtType(PYDANTIC, data)
 
 
-def store(path: Path, *checkpoints: tuple[str, str | None, str, tuple[str, ...]]) -> None:
+def store(path: Path, *checkpoints: tuple[str, str | None, str, tuple[str, ...]], inputs: tuple[str, ...] = ()) -> None:
     """Write checkpoints (name, the one before, namespace, ids of its messages), a second after each other."""
     made = sqlite3.connect(path)
     made.execute(
         "CREATE TABLE checkpoints (thread_id TEXT, checkpoint_ns TEXT, checkpoint_id TEXT, parent_checkpoint_id TEXT,"
         " type TEXT, checkpoint BLOB, metadata BLOB)"
     )
-    made.execute("CREATE TABLE writes (thread_id TEXT, channel TEXT, type TEXT, value BLOB)")
-    made.execute("INSERT INTO writes VALUES ('t', 'messages', 'msgpack', ?)", [msgpack.packb([packed(USER)])])
+    made.execute(
+        "CREATE TABLE writes (thread_id TEXT, checkpoint_ns TEXT, checkpoint_id TEXT, channel TEXT, type TEXT,"
+        " value BLOB)"
+    )
+    made.execute("INSERT INTO writes VALUES ('t', '', '1', 'messages', 'msgpack', ?)", [msgpack.packb([packed(USER)])])
     for second, (name, before, namespace, ids) in enumerate(checkpoints):
         state = {
             "v": 4, "id": name, "ts": f"2026-11-29T10:00:{second:02}+00:00",
-            "channel_values": {"messages": [packed(one) for one in ids], "branch:to:agent": None},
+            "channel_values": {
+                "inputs": [packed(one) for one in inputs], "messages": [packed(one) for one in ids],
+                "branch:to:agent": None,
+            },
         }  # fmt: skip
         row = ("t", namespace, name, before, "msgpack", msgpack.packb(state), json.dumps({"step": second}).encode())
         made.execute("INSERT INTO checkpoints VALUES (?, ?, ?, ?, ?, ?, ?)", row)
@@ -127,6 +133,29 @@ def test_checkpoints_as_lines_are_counted_once_too(tmp_path: Path, take: Take) -
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     taken = take(cfg=COUNTING)
     assert (taken.read, taken.quarantined.height, taken.events["event_id"].n_unique()) == (4, 0, 4)
+
+
+def test_a_thread_whose_older_checkpoints_were_deleted_is_one(tmp_path: Path, take: Take) -> None:
+    store(tmp_path / "graph.db", LINE[1], LINE[3])
+    assert [kind for _, kind, _ in told(take(cfg=COUNTING))] == ["request", "model_call", "tool_result", "model_call"]
+
+
+def test_a_message_may_be_in_two_channels(tmp_path: Path, take: Take) -> None:
+    store(tmp_path / "graph.db", *LINE, inputs=(USER,))
+    taken = take(cfg=COUNTING)
+    assert [kind for _, kind, _ in told(taken)] == ["request", "model_call", "tool_result", "model_call"]
+
+
+def test_what_is_nested_too_deep_for_json_is_left_out(tmp_path: Path, take: Take) -> None:
+    store(tmp_path / "graph.db", *LINE)
+    deep: list[Any] = []
+    for _ in range(240):
+        deep = [deep]
+    made = sqlite3.connect(tmp_path / "graph.db")
+    made.execute("UPDATE checkpoints SET metadata = ?", [msgpack.packb(deep)])
+    made.commit()
+    made.close()
+    assert take(cfg=COUNTING).events.height == 4
 
 
 def nested(depth: int) -> bytes:

@@ -44,7 +44,7 @@ from flywheel.reading.values import (
     text,
     words_of,
 )
-from flywheel.records import EventKind, content_id
+from flywheel.records import ATTEMPT_DONE, ATTEMPT_STEP, THREAD, EventKind, content_id
 from flywheel.stages.ingest.prompts import is_prompt
 from flywheel.stages.ingest.readers.agents.claude_code import UNNAMED
 from flywheel.stages.ingest.readers.apis._dialects.calls import LINE
@@ -67,27 +67,58 @@ _TELLING_APART = {
     "id", "user", "channel", "phone", "session", "conversation", "chat", "thread", "dialog", "dialogue", "uuid", "guid",
     "key", "hash", "ticket", "room", "call",
 }  # fmt: skip
+_PARTNERS = ("user_id", "userId", "customer_id", "customerId", "client_id", "phone", "phone_number", "chat_user_id")
+_SUBJECTS = ("item_id", "itemId", "product_id", "listing_id", "order_id", "ticket_id", "topic_id")
 _RUNS = ("run_id", "runId", "episode_id", "episodeId", "rollout_id", "trajectory_id", "episode", "telegram_id", "wa_id")
 _STEP_NUMBERS = ("step", "step_idx", "step_index", "step_id", "timestep", "t")
 _TRACES = ("trace_id", "traceId")
 _PUT_IN = {"input", "inputs", "request"}
+_RIGHT = {"ground_truth", "gold"}
 _NODES = 4  # nodes of a graph that may add to its state at once
 
 
 def _rows_share(sample: Sample) -> float:
-    return _share(sample) * all(_named(record) or _is_other(record) for record in sample.records)
+    """Return the confidence in rows that name their chats, or else whom the agent speaks with."""
+    are_named = all(_named(record) or _is_other(record) for record in sample.records)
+    return _share(sample) * (are_named or _are_with_partners(sample))
+
+
+def _are_with_partners(sample: Sample) -> bool:
+    """Whether rows are of several users who each speak with the agent, and none names a chat."""
+    spoken = [(role, as_dict(record)) for record in sample.records if (role := speaks(record))]
+    partners: dict[str | None, set[str]] = {}
+    for role, record in spoken:
+        partners.setdefault(_partner(record), set()).add(role)
+    both = sum({"user", "assistant"} <= roles for roles in partners.values())
+    return (
+        None not in partners and len(partners) > 1 and both * 2 > len(partners) and not any(map(_named, sample.records))
+    )
+
+
+def _partner(record: Mapping[str, Any]) -> str | None:
+    """Return whom the agent speaks with in a row, and about what; with one user alone it may have several chats."""
+    names = (ident(first(record, _PARTNERS)), ident(first(record, _SUBJECTS)))
+    return "/".join(filter(None, names)) if all(names) else None
 
 
 def _file_share(sample: Sample) -> float:
     if len(sample.records) == 1 and _is_numbered(sample):
         return _CONFIDENCE * (speaks(_unwrapped(sample.records[0])) is not None)
     spoken = [(role, as_dict(record)) for record in sample.records if (role := speaks(record))]
-    return _share(sample) * (not any(_named(record) for _, record in spoken)) * (not _are_several(spoken))
+    are_several = _are_several(spoken) or _are_decisions(spoken)
+    return _share(sample) * (not any(_named(record) for _, record in spoken)) * (not are_several)
+
+
+def _are_decisions(spoken: Sequence[tuple[str, Mapping[str, Any]]]) -> bool:
+    """Whether messages are acts without a question, each next to what is right: tested apart."""
+    is_tested = bool(spoken) and all(not _RIGHT.isdisjoint(record) for _, record in spoken)
+    return is_tested and {role for role, _ in spoken} == {"assistant"}
 
 
 def _are_several(spoken: Sequence[tuple[str, Mapping[str, Any]]]) -> bool:
     """Whether messages are of several chats: under an id of each that flywheel does not know, two speak or more."""
-    common = set.intersection(*(set(record) for _, record in spoken)) if spoken else set()
+    named = [{name for name, held in record.items() if held is not None} for _, record in spoken]
+    common = set.intersection(*named) if named else set()
     for name in (name for name in common if words_of(name) & _TELLING_APART):
         by_value: dict[str, set[str]] = {}
         for role, record in spoken:
@@ -216,7 +247,7 @@ def _streamed(record: Any) -> Mapping[str, str]:
     """Return the thread that a stream of `codex exec --json` begins with: harnesses keep one under several names."""
     fields = as_dict(record)
     thread = ident(fields.get("thread_id")) if fields.get("type") == "thread.started" else None
-    return {"scope": thread} if thread else {}
+    return {"series": f"{THREAD}{content_id(thread)[:16]}"} if thread else {}
 
 
 def _of_file(record: Mapping[str, Any], line: int, *, is_written: bool = False) -> Iterator[Event]:
@@ -242,8 +273,9 @@ def _of_heard(record: Mapping[str, Any], line: int) -> Iterator[Event]:
 
 def _of_rows(record: Mapping[str, Any], line: int) -> Iterator[Event]:
     """Yield the events of a record of a table of messages; a line of a program's log that names no chat makes none."""
-    if _named(record) is not None or not _is_other(record):
-        yield from _read(record, line)
+    is_named = _named(record) is not None
+    if is_named or not _is_other(record):
+        yield from _read(record if is_named else {**present(session_id=_partner(record)), **record}, line)
 
 
 def _read(record: Mapping[str, Any], line: int, *, is_written: bool = False) -> Iterator[Event]:
@@ -351,10 +383,20 @@ def _spoken(record: Mapping[str, Any], items: list[Any], entry: Entry | None, pl
             event = {**event, "payload": {**event["payload"], **about}}  # noqa: PLW2901 - a piece of it
         if piece == "revision" and event["kind"] == EventKind.TOOL_RESULT:  # once for all revisions
             event = {**event, "span_id": event.get("tool_call_id")}  # noqa: PLW2901
-        yield {**event, "user": source["user"], "ids": [f"response:{own}"] if own else []}
+        yield {**_numbered(event, record), "user": source["user"], "ids": [f"response:{own}"] if own else []}
     yield from _around_step(record, source, rollout)
     if own:
         yield from judgements(record, {**source, "conversation_id": rollout.conversation}, own)
+
+
+def _numbered(event: Event, record: Mapping[str, Any]) -> Event:
+    """Return an act with its number where its record is a step that names its task, and neither its attempt nor run."""
+    number = count(first(record, _STEP_NUMBERS)) if is_step(record) else None
+    is_named = event.get("task_key") is None or event["conversation_id"] != event["task_key"]
+    if number is None or is_named or event["kind"] != EventKind.MODEL_CALL:
+        return event
+    ended = {ATTEMPT_DONE: True} if record.get("done") is True else {}
+    return {**event, "payload": event["payload"] | {ATTEMPT_STEP: number, **ended}}
 
 
 def _own_id(record: Mapping[str, Any]) -> str | None:

@@ -59,7 +59,7 @@ _SET = ("args", "params", "run_config", "agent_config", "llm_config", "agent", "
 _TASKS = ("task", "challenge", "problem", "scenario", "instance", "test_case", "puzzle")
 _MODELS = ("model", "model_name", "modelId", "model_id", "chatModelTitle")
 _WHOLE = ("usage", "token_usage", "total_usage", "usage_metadata", "costBreakdown", "metrics")  # tokens of a whole chat
-_COSTS = ("cost_usd", "total_cost_usd", "usd_cost", "total_cost", "cost")
+_COSTS = ("cost_usd", "costUsd", "total_cost_usd", "usd_cost", "total_cost", "cost")
 _TELLING = {"message", "reply", "respond", "response", "conclude", "return", "report", "say", "tell", "answer"}
 _WAITING = "tool_approval_item"  # repeats a call for which somebody was asked
 _ACCUMULATED = "accumulated_"  # goose's names of the tokens of a whole chat; those of its last call are next to them
@@ -272,7 +272,9 @@ def _totals(around: Mapping[str, Any]) -> dict[str, Any]:
     used = as_dict(embedded(first({**as_dict(around.get("context")), **around}, _WHOLE)))
     counted = present(token_counts(used)) or present(token_counts(_accumulated(around) or around))
     return counted | present(
-        cost_usd=next((cost for name in _COSTS if (cost := number(around.get(name))) is not None), None)
+        cost_usd=next(
+            (cost for place in (around, used) for name in _COSTS if (cost := number(place.get(name))) is not None), None
+        )
     )
 
 

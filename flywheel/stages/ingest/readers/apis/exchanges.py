@@ -16,7 +16,7 @@ from flywheel.reading.events import Event, answer_from, attempt_of, own_names, s
 from flywheel.reading.feedback import outcome
 from flywheel.reading.messages import Message
 from flywheel.reading.outcomes import by_name, results
-from flywheel.reading.pairs import Pair, response_body
+from flywheel.reading.pairs import USED, Pair, response_body
 from flywheel.reading.reader import reader, share
 from flywheel.reading.rollout import Rollout, rollout_events
 from flywheel.reading.shapes import about_answer, answered, asked, unread
@@ -113,7 +113,7 @@ def _joined(question: Any, answer: Any, record: Mapping[str, Any]) -> Pair:
     turns = isinstance(answer, list) and bool(answer) and all("role" in as_dict(turn) for turn in answer)
     response = response_body(answer) if isinstance(answer, dict | list) and not turns else {"raw": answer}
     beside = {name: record[name] for name in ("inputTokenCount", "outputTokenCount") if name in record}
-    return Pair(request | present(model=named), {**response, "beside": {**record, **beside}}, record)
+    return Pair(request | present(model=named), {**response, "beside": {**_used(record), **record, **beside}}, record)
 
 
 def _body(value: Any) -> Any:
@@ -227,6 +227,11 @@ def _called(record: Mapping[str, Any], line: int) -> Iterator[Event]:
         source = {"conversation_id": event["conversation_id"], "ts": event["ts"], "task_key": task}
         for result in results(runs[task]):
             yield outcome(source, result.name, result.value, by=result.by, seq=event["seq"] + 1)
+
+
+def _used(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the object in which a record has the tokens of its call."""
+    return as_dict(first(record, USED))
 
 
 def _run(record: Mapping[str, Any]) -> str | None:

@@ -84,7 +84,13 @@ def _is_error(response: Mapping[str, Any]) -> bool:
 
 def _is_said(record: Any) -> bool:
     """Whether a record has a request and no more of the answer than its text, as home-made logs do."""
-    return "said" in _pair(record).response
+    response = _pair(record).response
+    return "said" in response and not _is_run(as_dict(as_dict(choices(response)[0]).get("message")).get("content"))
+
+
+def _is_run(answer: Any) -> bool:
+    """Whether an answer's text is an object with the calls of a whole run, and what came of them."""
+    return any(map(are_made, as_dict(embedded(answer)).values()))
 
 
 def _is_call(record: Any) -> bool:

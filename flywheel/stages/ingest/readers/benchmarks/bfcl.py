@@ -3,7 +3,8 @@
 One record is one attempt: per turn what the user asked, and per step the model's reply, how its handler decoded it, and
 what each call gave. Models that were prompted write their calls as Python. An attempt whose server failed has an error
 in the place of all that. Results of one turn are calls without the question that they answer, and are refused. Scores
-are files of their own, of failures alone.
+are files of their own which list only the failures, each with its attempt: the attempts that they leave out have no
+verdict.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 from flywheel.extensions import BadRecordError
 from flywheel.reading.events import Event
+from flywheel.reading.feedback import outcome
 from flywheel.reading.messages import Message, messages
 from flywheel.reading.reader import reader
 from flywheel.reading.rollout import Rollout, rollout_events
@@ -21,7 +23,6 @@ from flywheel.reading.values import (
     as_dict,
     as_list,
     count,
-    first,
     ident,
     number,
     picked,
@@ -29,26 +30,36 @@ from flywheel.reading.values import (
     python_arguments,
     text,
 )
-from flywheel.records import content_id
 
 _LOG, _ASKED, _STEP = "inference_log", "begin_of_turn_query", "step_"
 _DECODED = "model_response_decoded"
-_RESULTS = "result"  # the folder of a model's results
+_FOLDERS = ("result", "score")  # of a model's results, and of what they are worth
+_SCORE = {"id", "valid", "test_category"}
+_SUMMARY = {"accuracy", "correct_count", "total_count"}
+_NEAR = 4  # folders that name a run
 
 
 def _from_path(path: PurePath) -> Mapping[str, str]:
-    """Return the model: the folder of its results."""
+    """Return the model, which is the folder of its results, and the run and suite: each task has one attempt there."""
     folders = path.parts[:-1]
-    place = folders.index(_RESULTS) + 1 if _RESULTS in folders else len(folders)
-    return {"model": folders[place]} if place < len(folders) else {}
+    stem = path.name.split(".json")[0].removesuffix("_result").removesuffix("_score")
+    place = next((folders.index(name) for name in _FOLDERS if name in folders[:-1]), None)
+    named = folders if place is None else (*folders[:place], *folders[place + 1 :])
+    model = {} if place is None else {"model": folders[place + 1]}
+    return {"scope": "/".join((*named[-_NEAR:], stem)), **model}
 
 
 def _read(record: Mapping[str, Any]) -> Iterator[Event]:
-    """Yield the messages of an attempt."""
+    """Yield the messages of an attempt, or its outcome where it is a score."""
+    if _is_summary(record):
+        return
+    task = f"bfcl/{ident(record['id'])}"
+    if record.keys() >= _SCORE:
+        source = {"conversation_id": task, "task_key": task}
+        yield outcome(source, "valid", float(record["valid"] is True), scale=(0, 1), by="verifier")
+        return
     if _is_crash(record):
-        task = f"bfcl/{ident(record['id'])}"
-        crash = Rollout(f"{task}/{content_id(record['traceback'])[:12]}", [], task, tags=["ended_by_error"])
-        yield from rollout_events(crash)
+        yield from rollout_events(Rollout(task, [], task, tags=["ended_by_error"]))
         return
     turns = [turn for turn in map(as_dict, as_list(record[_LOG])) if _is_turn(turn)]
     spoken: list[Message] = []
@@ -59,12 +70,10 @@ def _read(record: Mapping[str, Any]) -> Iterator[Event]:
         for k, name in enumerate(steps):
             facts[len(spoken)] = _facts(record, n, k)
             spoken += _step([as_dict(entry) for entry in as_list(turn[name])], f"{n}_{k}")
-    task = ident(record.get("id")) or ""
     history = messages(spoken)
     if len(history) != len(spoken):
         raise BadRecordError("bad_record", "a message of a step that cannot be read")
-    name = f"bfcl/{task}/{content_id(history)[:12]}"
-    yield from rollout_events(Rollout(conversation=name, task=f"bfcl/{task}", messages=history, facts=facts))
+    yield from rollout_events(Rollout(conversation=task, task=task, messages=history, facts=facts))
 
 
 def _is_turn(turn: Mapping[str, Any]) -> bool:
@@ -126,7 +135,7 @@ def _written(call: Any) -> dict[str, Any]:
 
 def _is_log(record: Any) -> bool:
     turns = as_list(as_dict(record).get(_LOG))
-    return any(_ASKED in as_dict(turn) for turn in turns) and first(as_dict(record), ("id", "result")) is not None
+    return any(_ASKED in as_dict(turn) for turn in turns) and ident(record.get("id")) is not None
 
 
 def _is_crash(record: Any) -> bool:
@@ -134,13 +143,17 @@ def _is_crash(record: Any) -> bool:
     return fields.keys() >= {"id", "result", "traceback"} and _LOG not in fields and isinstance(fields["result"], str)
 
 
+def _is_summary(record: Any) -> bool:
+    return as_dict(record).keys() == _SUMMARY
+
+
 def _is_ours(record: Any) -> bool:
-    return _is_log(record) or _is_crash(record)
+    return _is_log(record) or _is_crash(record) or _is_summary(record) or as_dict(record).keys() >= _SCORE
 
 
 READER = reader(
     "bfcl",
-    1,
+    2,
     "results of BFCL, of several turns",
     marks=_is_ours,
     refusal="a result of BFCL without the question that it answers",

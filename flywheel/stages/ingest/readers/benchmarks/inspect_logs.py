@@ -80,7 +80,7 @@ def _sample(sample: Mapping[str, Any], policy: str | None) -> Iterator[Event]:
         return
     if not isinstance(sample.get("messages"), list):
         raise BadRecordError("bad_record", "a sample without a list of messages")
-    turns = [as_dict(turn) for turn in sample["messages"]]
+    turns = _whole(sample)
     history, places = with_origins(turns, _normal)
     acts = {
         n for n, turn in places.items() if history[n]["role"] == "assistant" and turn.get("source") not in _INSERTED
@@ -112,6 +112,15 @@ def _sample(sample: Mapping[str, Any], policy: str | None) -> Iterator[Event]:
             ended=when(sample.get("completed_at")),
         )
     )
+
+
+def _whole(sample: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return a sample's messages; where the last is a user's, the answer is in its output alone."""
+    turns = [as_dict(turn) for turn in sample["messages"]]
+    said = _said(sample)
+    is_asked = bool(turns) and turns[-1].get("role") == "user"
+    is_new = all(any(turn.get(name) != said.get(name) for name in ("content", "tool_calls")) for turn in turns)
+    return [*turns, said] if is_asked and is_new and (said.get("content") or said.get("tool_calls")) else turns
 
 
 def _own(sample: Mapping[str, Any]) -> str:

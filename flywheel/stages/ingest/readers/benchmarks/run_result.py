@@ -15,7 +15,7 @@ from typing import Any
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event
 from flywheel.reading.feedback import feedback, outcome, ratings
-from flywheel.reading.outcomes import by_name, is_unmeasured, results
+from flywheel.reading.outcomes import by_name, is_unmeasured, measure_of, results
 from flywheel.reading.reader import reader
 from flywheel.reading.shapes.actions import is_step
 from flywheel.reading.shapes.places import chats_within, numbered
@@ -103,7 +103,7 @@ def _read(record: Any, line: int) -> Iterator[Event]:
         }  # fmt: skip
         for result in results(fields):
             yield outcome(source, result.name, result.value, by="feedback" if _is_of_a_user(fields) else result.by)
-        for rating in ratings(fields):
+        for rating in ratings(fields) if measure_of(fields) is None else ():
             yield feedback(source, rating)
         if settings := _settings(fields):
             model = text(first(fields, ("model", "model_name", "model_id")))

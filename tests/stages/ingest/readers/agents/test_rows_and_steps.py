@@ -7,7 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
+from flywheel import Project
+from flywheel.config import Config
+from flywheel.records import ATTEMPT_STEP
+from flywheel.stages.conversations.unnamed import part_restarted
 from tests.stages.ingest.conftest import COUNTING
 
 Write = Callable[..., Path]
@@ -201,3 +206,117 @@ def test_what_gemini_showed_in_between_refuses_no_chat(tmp_path: Path, take: Tak
     ]
     (tmp_path / "session.json").write_text(json.dumps({"sessionId": "s", "messages": messages}), encoding="utf-8")
     assert sorted(take(tmp_path / "session.json", cfg=COUNTING).events["kind"]) == ["model_call", "request"]
+
+
+OUTPUT = {
+    "finalText": "Two files.",
+    "toolCalls": [
+        {"name": "ls", "args": {"path": "/"}, "result": "a b"},
+        {"name": "cat", "args": {"path": "/a"}, "result": "x"},
+    ],
+}
+
+
+@pytest.mark.parametrize("times", [0, 1, 2])
+def test_a_row_of_an_experiment_whose_output_is_a_run_keeps_its_calls_scores_and_cost(
+    times: int, write: Write, take: Take
+) -> None:
+    output: Any = OUTPUT
+    for _ in range(times):
+        output = json.dumps(output)
+    rows = [
+        {"input": {"prompt": f"Files in {n}?", "testCaseId": f"case-{n}"}, "output": output, "expected": "Two",
+         "scores": {"Factuality": n % 2, "Completeness": 1}, "metrics": {"costUsd": 0.25}, "metadata": {"model": "m"}}
+        for n in range(4)
+    ]  # fmt: skip
+    taken = take(write("experiment.jsonl", rows), cfg=COUNTING)
+    assert calls(taken) == [("ls", {"path": "/"}), ("cat", {"path": "/a"})] * 4
+    assert values(taken) == [0.0, 0.0, *[1.0] * 6]
+    assert sum(p["usage_so_far"]["cost_usd"] for p in taken.payloads() if "usage_so_far" in p) == 1.0
+    assert "Two files." in {p["message"].get("content") for p in taken.payloads() if "message" in p}
+
+
+def test_steps_that_begin_again_are_another_attempt(tmp_path: Path) -> None:
+    numbers = [1, 2, 1, 1, 2, 3]
+    rows = [
+        {"task_id": "easy", "step": step, "observation": {"ticket": n}, "action": {"kind": "search", "query": f"q{n}"},
+         "reward": 0.5, "done": n == 2}
+        for n, step in enumerate(numbers)
+    ]  # fmt: skip
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "steps.json").write_text(json.dumps(rows))
+    (tmp_path / "project").mkdir()
+    project = Project(tmp_path / "project", config=Config())
+    project.ingest([tmp_path / "logs"])
+    project.build(select="links")
+    project.build(select="episodes")
+    steps = project.query("SELECT n_steps FROM episodes ORDER BY conversation_id").to_pylist()
+    assert [row["n_steps"] for row in steps] == [2, 1, 3]
+
+
+@pytest.mark.parametrize("numbers", [[5, 4, 3, 2, 1], [1, 3, 2, 4, 5], [1, 1, 2, 2, 3]])
+def test_steps_in_another_order_or_side_by_side_are_one_attempt(numbers: list[int]) -> None:
+    about = {
+        "conversation_id": "easy",
+        "ts": None,
+        "policy": None,
+        "model": "m",
+        "source_file": "f",
+        "kind": "model_call",
+    }
+    rows = [about | {"event_id": str(n), "source_line": n, "payload": f'{{"{ATTEMPT_STEP}":{number}}}'}
+            for n, number in enumerate(numbers)]  # fmt: skip
+    events = pl.DataFrame(rows, schema_overrides={"ts": pl.Datetime})
+    assert part_restarted(events)["conversation_id"].unique().to_list() == ["easy"]
+
+
+def test_a_row_of_one_measure_is_an_outcome_of_that_name_and_nobodys_rating(write: Write, take: Take) -> None:
+    measures = {"faithfulness": 0.5, "task_success": 0.0}
+    rows = [{"run_id": "r", "task_id": "t", "metric": name, "score": score} for name, score in measures.items()]
+    taken = take(write("scores.jsonl", rows), cfg=COUNTING)
+    assert {p["name"]: p["value"] for p in taken.payloads()} == measures
+    assert set(taken.events["kind"]) == {"outcome"}
+
+
+def test_rows_that_name_whom_the_agent_speaks_with_and_about_what_are_chats(write: Write, take: Take) -> None:
+    rows = [{"id": n, "user_id": f"u{n % 2}", "item_id": "7", "role": role, "content": f"words {n}"}
+            for n, role in enumerate(["user", "user", "assistant", "assistant"])]  # fmt: skip
+    taken = take(write("messages.jsonl", rows), cfg=COUNTING)
+    assert set(taken.events["conversation_id"]) == {"u0/7", "u1/7"}
+
+
+def test_decisions_that_are_tested_one_by_one_are_no_chat(write: Write, take: Take) -> None:
+    rows = [{"model": f"m{n % 2}", "cycle": n, "reasoning": f"It drifts {n}.", "action": "REPLACE", "ground_truth": "x"}
+            for n in range(6)]  # fmt: skip
+    assert take(write("decisions.jsonl", rows), cfg=COUNTING).events.is_empty()
+
+
+def test_an_answer_of_three_dots_is_none(write: Write, take: Take) -> None:
+    rows = [{"session_id": "s", "message": f"Answer {n} was wrong.", "reply": "...", "correct": False}
+            for n in range(3)]  # fmt: skip
+    assert "model_call" not in set(take(write("feedback.jsonl", rows), cfg=COUNTING).events["kind"])
+
+
+def test_runs_of_agno_that_repeat_the_newest_ones_are_one_talk(write: Write, take: Take) -> None:
+    own = [
+        [{"role": "user", "content": f"Doctor {n}?"}, {"role": "assistant", "content": f"Number {n}."}]
+        for n in range(6)
+    ]  # fmt: skip
+    runs = [
+        {"messages": [
+            {"role": "system", "content": "Help."},
+            *({**m, "from_history": True} for before in own[max(0, n - 2) : n] for m in before),
+            *own[n],
+        ]}
+        for n in range(6)
+    ]  # fmt: skip
+    taken = take(write("sessions.jsonl", [{"session_id": "s", "runs": runs}]), cfg=COUNTING)
+    assert sorted(taken.events["kind"]) == ["model_call"] * 6 + ["request"] * 6
+
+
+def test_lines_behind_a_tag_are_read(tmp_path: Path, take: Take) -> None:
+    lines = [json.dumps({"session_id": "s", "role": role, "content": f"words {n}"})
+             for n, role in enumerate(["user", "assistant"] * 6)]  # fmt: skip
+    said = ["[log] begins", "[stdout] installing", *(f"[stdout] {line}\n" for line in lines), '[end] {"status": "ok"}']
+    (tmp_path / "agent.log").write_text("\n".join(said) + "\n")
+    assert take(cfg=COUNTING).events.height == 12
