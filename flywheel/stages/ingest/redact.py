@@ -47,6 +47,15 @@ _CARD = "card"  # whose checksum and issuer tell enough of a number under any na
 _ID = "id"  # the field that ids and names given to `text` are taken to be in
 
 
+class _Payload:
+    """A payload on its way: what it is by now, what it may hold, and what was found."""
+
+    def __init__(self, text: str, kinds: tuple[Screened, ...]) -> None:
+        self.text, self.kinds = text, kinds
+        self.value = loads(text.encode()).value
+        self.found: list[tuple[str, str]] = []  # kinds and normal forms
+
+
 class Redactor:
     """Replaces what the configuration names; counts what it replaced, by kind.
 
@@ -83,6 +92,7 @@ class Redactor:
         self._short: dict[str, str] = {}
         self._harmless: set[str] = set()  # of the last short texts
         self._suspected: dict[str, tuple[Screened, ...]] = {}  # the same: what others may hold
+        self._held: dict[tuple[str, str], tuple[Screened, ...]] = {}  # of payloads' texts and fields: what may be there
 
     def payloads(
         self, texts: Sequence[str], shorts: Iterable[str] = (), ids: Sequence[Sequence[str]] = ()
@@ -110,9 +120,41 @@ class Redactor:
             self._harmless.clear()
         self._done.clear()
         self._log.clear()
-        for row in range(len(items)) if self._every else sorted(row for row in wanted if row < len(items)):
-            items[row] = self._payload(texts[row], self._in_order(wanted.get(row, ())))
+        rows = range(len(items)) if self._every else sorted(row for row in wanted if row < len(items))
+        self._redact({row: _Payload(texts[row], self._in_order(wanted.get(row, ()))) for row in rows}, items)
         return items
+
+    def _redact(self, payloads: dict[int, _Payload], items: list[str]) -> None:
+        """Replace until nothing is found: a replacement may uncover what was next to it, of any kind."""
+        going_on = payloads
+        while going_on:
+            self._narrow(going_on)
+            going_on = {row: payload for row, payload in going_on.items() if self._changes_more(payload)}
+            wanted = {} if self._every else self._screen.wanted([dumps(p.value) for p in going_on.values()])
+            for n, payload in enumerate(going_on.values()):
+                payload.kinds = self._kinds if self._every else self._in_order(wanted.get(n, ()))
+        for row, payload in payloads.items():
+            if payload.found:
+                self._here = payload.found
+                items[row] = dumps(self._everywhere(payload.text, payload.value))
+
+    def _changes_more(self, payload: _Payload) -> bool:
+        """Replace what is found in a payload as it is; return whether anything was."""
+        self._here = payload.found
+        before = payload.value
+        payload.value = self._walk(before, payload.kinds)
+        return bool(payload.value != before)
+
+    def _narrow(self, payloads: Mapping[int, _Payload]) -> None:
+        """Note which of a payload's kinds each of its texts may hold."""
+        fields: dict[tuple[str, str], int] = {}
+        wanted: dict[Screened, dict[int, None]] = {}
+        for payload in payloads.values():
+            places = [fields.setdefault(field, len(fields)) for field in _fields(payload.value)]
+            for kind in payload.kinds:
+                wanted.setdefault(kind, {}).update(dict.fromkeys(places))
+        held = self._screen.of_texts(list(fields), {kind: list(places) for kind, places in wanted.items()})
+        self._held = dict(zip(fields, map(self._in_order, held), strict=True))
 
     def _sort(self, shorts: Sequence[str], wanted: Mapping[int, Container[Screened]]) -> None:
         """Note in which short texts nothing can be, and which kinds the others may hold."""
@@ -121,12 +163,6 @@ class Redactor:
 
     def _in_order(self, kinds: Container[Screened]) -> tuple[Screened, ...]:
         return tuple(kind for kind in self._kinds if kind in kinds)
-
-    def _payload(self, text: str, kinds: tuple[Screened, ...]) -> str:
-        value = loads(text.encode()).value
-        self._here = []
-        redacted = self._everywhere(text, self._walk(value, kinds))
-        return text if redacted == value else dumps(redacted)
 
     def _everywhere(self, text: str, redacted: Any) -> Any:
         """Replace secrets that something announced in one place of a text in all of its places."""
@@ -153,11 +189,11 @@ class Redactor:
         known = self._short.get(text)
         if known is None:
             self._here = []
-            known = self._everywhere(text, self._replace(text, self._suspected.get(text, self._kinds), _ID))
+            known = self._everywhere(text, self._replaced_all(text, self._suspected.get(text, self._kinds), _ID))
             if len(self._short) < _CACHE:
                 self._short[text] = known
         elif known != text:
-            self._replace(text, self._kinds, _ID)  # counts it
+            self._replaced_all(text, self._kinds, _ID)  # counts it
         return known
 
     def name(self, name: str) -> str:
@@ -192,7 +228,10 @@ class Redactor:
     def _field(self, text: str, kinds: tuple[Screened, ...], name: str) -> str:
         if name and self._placed in kinds and (find := in_field(name, text)) is not None:
             text = self._replaced(text, "secret", find)
-        return self._string(text, kinds, name) if len(text) >= _SHORTEST or self._deny else text
+        if len(text) < _SHORTEST and not self._deny:
+            return text
+        kinds = self._held.get((text, name), kinds)
+        return self._string(text, kinds, name) if kinds or self._every else text
 
     def _placed_in_object(self, fields: dict[str, Any], name: str) -> dict[str, Any]:
         """Return an object without the secrets that its other fields name."""
@@ -327,28 +366,30 @@ class Redactor:
             end = find.end
         return "".join([*parts, text[end:]])
 
-    def _replace(self, text: str, kinds: tuple[Screened, ...], name: str = "") -> str:
+    def _replaced_all(self, text: str, kinds: tuple[Screened, ...], name: str) -> str:
         """Replace until nothing is found: a replacement may uncover what was next to it, of any kind."""
         before = None
         while text != before:
-            before = text
-            for pattern in self._deny:
-                text = pattern.sub(self._denied, text)
-            for kind in kinds:
-                if kind.kind.early:
-                    text = self._without(text, kind, name)
-            if self._blobbed in kinds:
-                text = self._decoded(text, blobs(text), name)
-            if self._coded in kinds:
-                text = self._decoded(text, views(text), name)
-            shown, escapes = without_escapes(text)
-            for kind in kinds:
-                if not kind.kind.early:
-                    shown = self._without(shown, kind, name)
-            text = with_escapes(shown, escapes)
-            if text != before:
-                kinds = self._kinds
+            before, text = text, self._replace(text, kinds, name)
+            kinds = self._kinds
         return text
+
+    def _replace(self, text: str, kinds: tuple[Screened, ...], name: str = "") -> str:
+        """Replace what is found in a text as it is."""
+        for pattern in self._deny:
+            text = pattern.sub(self._denied, text)
+        for kind in kinds:
+            if kind.kind.early:
+                text = self._without(text, kind, name)
+        if self._blobbed in kinds:
+            text = self._decoded(text, blobs(text), name)
+        if self._coded in kinds:
+            text = self._decoded(text, views(text), name)
+        shown, escapes = without_escapes(text)
+        for kind in kinds:
+            if not kind.kind.early:
+                shown = self._without(shown, kind, name)
+        return with_escapes(shown, escapes)
 
     def _without(self, text: str, kind: Screened, name: str) -> str:
         """Replace what a kind finds."""
@@ -413,6 +454,18 @@ def _split(name: str) -> tuple[str, str]:
     """Return an id's kind, with its colon, and the id."""
     kind, colon, rest = name.partition(":") if is_name(name) else ("", "", name)
     return kind + colon, rest
+
+
+def _fields(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the texts of a value, each with its field's name, as a walk through it comes upon them."""
+    if isinstance(value, str):
+        yield value, name
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _fields(item, key)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _fields(item, name)
 
 
 _as_json = partial(json.dumps, ensure_ascii=False)

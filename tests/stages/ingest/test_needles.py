@@ -30,7 +30,9 @@ from benchmarks.needles import (
 )
 from flywheel.config import RedactConfig
 from flywheel.records import canonical_json
+from flywheel.stages.ingest.patterns import KINDS
 from flywheel.stages.ingest.redact import Redactor
+from flywheel.stages.ingest.screen import Screened
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -286,3 +288,19 @@ def test_what_is_known_is_found_in_each_writing_and_language() -> None:
 
 def b64(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
+
+
+def test_a_long_text_is_looked_at_where_something_may_be() -> None:
+    """What is found in parts of a long text is what is found in the whole of it, wherever the parts end."""
+    rng = random.Random("parts")  # noqa: S311
+    made = [family.make(rng).value for family in FAMILIES]
+    needles = [value if isinstance(value, str) else json.dumps(value) for value in made]
+    rng.shuffle(needles)
+    listing = [f"./usr/share/{n}/of-no-one/{n * 7}.txt" for n in range(400)]
+    lines = [line for needle in needles for line in (*rng.choices(listing, k=rng.randint(0, 40)), needle)]
+    for between in ("\n", " "):
+        text = between.join(lines)
+        whole = {(kind.name, find) for kind in KINDS for find in kind.finds(text, "content")}
+        # Together: two kinds that share what looks for them have triggers of their own.
+        assert {(kind.name, find) for kind in KINDS for find in Screened(kind).finds(text, "content")} == whole
+        assert len(whole) > len(needles)

@@ -110,4 +110,4 @@ def _sent(match: re.Match[str], _name: str) -> Find | None:
 
 MARKED = Scan("secret", _MARKS_TRIGGER, _marked, hint=MARKS)
 PARTED = Scan("secret", _PARTED, _marked)
-SENT = Kind("secret", _SENT_TRIGGER, _SENT, _sent, hint=MARKS)
+SENT = Kind("secret", _SENT_TRIGGER, _SENT, _sent, hint=MARKS, local=False)  # a key is many lines

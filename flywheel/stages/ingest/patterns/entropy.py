@@ -243,4 +243,6 @@ def _worth(token: str) -> bool:
     return looks_random(run) or looks_random(run[1:])
 
 
-RANDOM = Kind("secret", _MIXED, _PATTERN, _random, tokens=rf"(?:{_ESCAPE.pattern})?{_RUN}={{0,2}}", worth=_worth)
+RANDOM = Kind(
+    "secret", _MIXED, _PATTERN, _random, tokens=rf"(?:{_ESCAPE.pattern})?{_RUN}={{0,2}}", worth=_worth, local=False
+)

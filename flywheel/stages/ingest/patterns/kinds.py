@@ -40,6 +40,8 @@ class Kind:
 
     `tokens`, where given, narrows the payloads further, in one pass over all of them: only where `worth` holds for one
     of the texts that it finds can a text hold this kind.
+
+    What is `local` depends on no more than some lines around it, and its trigger is among them.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Kind:
     worth: Callable[[str], bool] = bool
     early: bool = False
     hint: Hint | None = None
+    local: bool = True
 
     @cached_property
     def _candidates(self) -> re.Pattern[str]:
@@ -80,6 +83,7 @@ class Scan:
     early: bool = False
     hint: Hint | None = None
     near: str = ""
+    local: bool = True
 
     def finds(self, text: str, name: str) -> Iterator[Find]:
         """Yield what a text holds of this kind, none overlapping, in order."""

@@ -480,5 +480,7 @@ _TRIGGER = (
     rf"| -[NP][ =][\"']|{LOGINS}|{LINES}"
 )
 # Where none of these joins a name and a value, a value may be near a name: one that is worth enough.
-PLACED = Scan("secret", _TRIGGER, places, early=True, hint=WORDS, near=NEAR, tokens=TOKENS, worth=is_worthy)
-FORMED = Scan("secret", FORMS, lambda text, _name: in_forms(flat(text)), early=True, hint=WORDS)
+PLACED = Scan(
+    "secret", _TRIGGER, places, early=True, hint=WORDS, near=NEAR, tokens=TOKENS, worth=is_worthy, local=False
+)
+FORMED = Scan("secret", FORMS, lambda text, _name: in_forms(flat(text)), early=True, hint=WORDS, local=False)

@@ -102,9 +102,10 @@ def keys(text: str, name: str) -> Iterator[Find]:
 
 
 _TRIGGER = r"[^a-z](?:[a-z]{3,8} ){11}[a-z]{3,8}|[a-z] ??(?:(?: |\\n)?[0-9]{1,2}[.):] ?[a-z]{3,8}){5}|(?i:seed|mnemonic|recovery)[^\n]{0,40}[a-z]{3,8}[ ,][^\n]{0,8}[a-z]{3,8}"
-SEED = Scan("secret", _TRIGGER, seeds)
+SEED = Scan("secret", _TRIGGER, seeds, local=False)
 PRINTED = Scan(
     "secret",
     r"(?i:frase |récupération)|フレーズ|助记词|니모닉|(?:[^A-Za-z0-9]|\\[nrt])S[A-Z2-7]{12}|\[ ?[0-9]{1,3}(?:, ?[0-9]{1,3}){20}",
     keys,
+    local=False,
 )
