@@ -24,6 +24,7 @@ GROUPS = (setup, data, rewards, rounds, deploy, inspect, operations)
 _FLAGS = {"-q", "--quiet", "-v", "--verbose", "--json", "--no-progress"}
 _VALUED = {"-C", "--project", "--config"}
 _TRACEBACK = "FLYWHEEL_TRACEBACK"
+_PIPE_CLOSED = 141  # as a shell reports SIGPIPE
 
 
 def commands_of(group: ModuleType) -> list[str]:
@@ -123,6 +124,9 @@ def main() -> None:
         code = app(args=arguments, prog_name="flywheel", standalone_mode=not as_json)
     except FlywheelError as error:
         _exit(error, as_json=as_json)
+    except BrokenPipeError:  # whoever read it has read enough: `flywheel query ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(_PIPE_CLOSED)
     except Exception as error:  # noqa: BLE001 - the last boundary: a traceback would show log text
         _exit(_of_the_command_line(error) or unexpected(error), as_json=as_json)
     sys.exit(code if isinstance(code, int) else 0)

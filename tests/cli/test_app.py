@@ -214,3 +214,26 @@ def test_the_package_runs_as_a_module(tmp_path: Path) -> None:
         [sys.executable, "-m", "flywheel", "--version"], capture_output=True, text=True, check=True, cwd=tmp_path
     )
     assert done.stdout == f"flywheel {__version__}\n"
+
+
+def test_whoever_reads_the_output_may_stop(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _WRITES_ON]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.readline()
+        running.stdout.close()
+        assert (running.wait(), running.stderr.read()) == (141, b"")
+
+
+_WRITES_ON = """
+import sys
+import typer
+from flywheel.cli import app
+def app_that_writes(**_):
+    while True:
+        typer.echo("a row")
+app.app = app_that_writes
+sys.argv = ["flywheel", "query", "select 1"]
+app.main()
+"""
