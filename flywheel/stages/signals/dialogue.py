@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Iterable
+from itertools import pairwise, takewhile
 from typing import Any, NamedTuple
 
 import orjson
@@ -19,6 +20,8 @@ from flywheel.stages.signals.rows import Evidence
 
 EpisodeKey = tuple[str, str]  # episode id, task id
 
+_FORM = 100  # characters that two calls of a program share
+_PAGE, _LINES = 500, 5  # characters and lines of what only a program asks
 BY_USER = '"role":"user"'  # as canonical JSON writes it; inside a text the quotes would be escaped
 
 
@@ -99,11 +102,49 @@ def _user_texts(messages: Iterable[dict[str, Any]]) -> list[str]:
     return [content for content in contents if isinstance(content, str) and content.strip()]
 
 
+def _forms(rows: list[_Observation]) -> set[int]:
+    """Return the steps whose context a program made by filling a form: no user answers the act before there.
+
+    Such a context replaces the one before and has no answer in it, and what is asked is a page long, or is asked in
+    the words of another one, with lines between what they share: people who repeat themselves do not write so.
+    """
+    alone: dict[int, str] = {}
+    for n, row in enumerate(rows):
+        messages = orjson.loads(row.messages)
+        is_new = row.resets or n == 0
+        if (
+            is_new
+            and (asked := _user_texts(messages))
+            and all(message.get("role") != "assistant" for message in messages)
+        ):
+            alone[row.step] = asked[-1]
+    pages = {step for step, text in alone.items() if len(text) >= _PAGE and text.count("\n") >= _LINES}
+    return pages | {
+        step
+        for (before, first), (step, text) in pairwise(alone.items())
+        for step in (before, step)
+        if _have_form(first, text)
+    }
+
+
+def _have_form(one: str, other: str) -> bool:
+    """Whether two texts begin and end alike, with a line or more in what they share."""
+    begin = _common(one, other)
+    end = _common(one[begin:][::-1], other[begin:][::-1])
+    return begin + end >= _FORM and "\n" in one[:begin] + one[len(one) - end :]
+
+
+def _common(one: str, other: str) -> int:
+    """Return how many characters two texts begin with in common."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
 def _turns(rows: list[_Observation], requests: dict[str, deque[Evidence]], times: dict[str, Any]) -> list[Turn]:
     turns: list[Turn] = []
     seen: set[str] = set()
+    forms = _forms(rows)
     for row in rows:
-        acted = row.step > 0
+        acted = row.step > 0 and row.step not in forms
         for message in orjson.loads(row.messages):
             acted = acted or message.get("role") == "assistant"
             for text in _user_texts([message]):

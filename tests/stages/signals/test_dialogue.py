@@ -29,3 +29,19 @@ def test_in_a_repeated_history_the_model_call_is_the_proof() -> None:
 
 def test_episodes_without_a_user_have_no_turns() -> None:
     assert user_turns(*made(Talk("a").ask({"role": "system", "content": '"role":"user"'}).act("x"))[:3]) == {}
+
+
+def test_nobody_reacts_in_a_form_that_a_program_fills() -> None:
+    rules = "\n\nConversation history:\n{}\n\nName one emotion of the user, and answer in JSON with message and act.\n"
+    rules += "Keep the message short and warm."
+    asked = ["Can you play music?", "It rained all day.", "I do not like it."]
+    forms = Talk("a")
+    plain = Talk("b")
+    for n, words in enumerate(asked):
+        forms.act(f"answer {n}", input=[user(f'Current user message: "{words}"{rules.format(" ".join(asked[:n]))}')])
+        plain.act(f"answer {n}", input=[user(words)])
+    pages = Talk("c").act("Done", input=[user("Go on")]).act("Done", input=[user("a long rule of the program\n" * 40)])
+    found = {
+        turns[0].text: [t.reaction for t in turns] for turns in user_turns(*made(forms, plain, pages)[:3]).values()
+    }
+    assert sorted(found.values()) == [[False] * 2, [False] * 3, [False, True, True]]
