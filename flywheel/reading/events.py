@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from flywheel.reading.messages import Message
+from flywheel.reading.outcomes import results
 from flywheel.reading.status import error_type
 from flywheel.reading.values import as_dict, ident, text, when, words_of
 from flywheel.records import EventKind, content_id
@@ -36,6 +37,7 @@ _USER = (
     "tenant_id",
 )
 _POLICY = ("policy", "release", "policy_version", "agent_version", "pipeline_name")  # the last one AgentDojo's
+_ARMS = ("model_version", "condition_id", "config_id", "config_name", "variant", "harness")
 _TASK = (
     "task_key", "task_id", "dataset_item_id", "example_id", "scenario_id", "problem_id", "question_id",
     "weave_task_id", "user_task_id", "test_case_id", "testCaseId", "taskKey", "taskId", "datasetItemId", "exampleId",
@@ -63,12 +65,17 @@ _SHORTEST_NAME = 8  # of a record, by which a rating in another file may call it
 _CLOCK = re.compile(r"\d{1,2}:\d\d(?::\d\d(?:\.\d{1,6})?)?\Z")
 _ATTEMPT = ("id", "trajectory_id", "rollout_id", "attempt_id", "sample_id", "uuid")
 # What distinguishes equal attempts that have neither an id nor a time.
-_APART = ("run_id", "run", "run_name", "experiment", "trial", "trial_id", "attempt", "epoch", "repeat", "seed")
+_APART = (
+    "run_id", "run", "run_name", "run_index", "run_idx", "run_number", "experiment", "trial", "trial_id", "trial_index",
+    "trial_idx", "attempt", "attempt_index", "attempt_number", "sample_index", "sample_idx", "rollout_index",
+    "rollout_idx", "epoch", "repeat", "repetition", "replica", "seed", "condition", "condition_id", "config",
+    "config_id", "variant", "strategy", "method", "harness", "llm", "agent", "agent_name",
+)  # fmt: skip
 
 
 _MEANINGS = {
     "conversation_id": _CONVERSATION, "user": _USER, "policy": _POLICY, "task_key": _TASK, "ts": _TIME,
-    "model": ("model",),
+    "model": ("model", "model_name", "modelName", "llm"),
 }  # fmt: skip
 _RANKED = {name: (meaning, rank) for meaning, names in _MEANINGS.items() for rank, name in enumerate(names)}
 _NAMED = _RANKED.keys()
@@ -101,8 +108,9 @@ def source_of(*places: Mapping[str, Any]) -> Source:
 
 
 def _release(model: str | None, places: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return a model with its version: what serves it may have one, which alone would name several models."""
-    version = next((value for place in places if (value := ident(place.get("model_version")))), None)
+    """Return a model with its version or with the arm of an experiment: either alone may be of several models."""
+    named = (value for place in places for name in _ARMS if isinstance(value := place.get(name), str | int))
+    version = next((name for value in named if not isinstance(value, bool) and (name := ident(value))), None)
     return f"{model}/{version}" if model and version and version != model else version
 
 
@@ -158,12 +166,19 @@ def conversation_of(history: list[Message], user: str | None) -> str:
 
 
 def attempt_of(record: Mapping[str, Any], history: list[Message], source: Source) -> str:
-    """Name an attempt that is one record: by its words, its id and time; without these, by who acted in which run."""
+    """Name an attempt that is one record: by its words, its id and time.
+
+    Without these it is named by who acted in which run and how it ended: equal words that ended otherwise are of two
+    attempts.
+    """
     named: list[Any] = [ident(record[name]) for name in _ATTEMPT if record.get(name) is not None]
     named += [source["ts"].isoformat()] if source["ts"] else []
     if not named:
-        apart = [(name, ident(record[name])) for name in _APART if isinstance(record.get(name), str | int)]
+        apart: list[tuple[Any, ...]] = [
+            (name, ident(record[name])) for name in _APART if isinstance(record.get(name), str | int)
+        ]
         apart += [("policy", source["policy"])] if source["policy"] else []
+        apart += [("ended", result.name, result.value) for result in results(record)]
         named = [[source["model"], *apart]] if source["model"] or apart else []
     return "chat-" + content_id("transcript", history, source["user"], source["task_key"], *named)
 

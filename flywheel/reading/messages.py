@@ -33,8 +33,9 @@ ROLES = {
     "bot": "assistant", "chatbot": "assistant", "agent": "assistant", "customer": "user", "context": "context",
     "tool-call": "assistant", "tool_call": "assistant", "toolcallrequest": "assistant", "tool-response": "tool",
     "tool_response": "tool", "tool_result": "tool", "toolresult": "tool", "functionexecutionresult": "tool",
-    "toolcallexecution": "tool",
+    "toolcallexecution": "tool", "env": "tool", "environment": "tool",
 }  # fmt: skip
+_SYSTEM = ("system", "system_prompt", "systemPrompt", "system_message", "systemMessage")  # next to messages
 CONTEXT = "context"  # whoever else speaks: seen by the agent, neither its act nor its user's words
 _LONGEST_NAME = 64
 # Tuples, not sets: what a log writes in these places need not be hashable.
@@ -357,6 +358,14 @@ def _json(value: Any) -> str:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
     except TypeError:
         return str(value)
+
+
+def with_instructions(history: list[Message], record: Mapping[str, Any]) -> list[Message]:
+    """Return a history behind the system prompt that a record has next to it, if it has none of its own."""
+    given = next((held for name in _SYSTEM if isinstance(held := record.get(name), str) and held.strip()), None)
+    if given is None or not history or any(message["role"] == "system" for message in history):
+        return history
+    return [{"role": "system", "content": given}, *history]
 
 
 def tool_schemas(value: Any) -> list[dict[str, Any]] | None:

@@ -29,7 +29,8 @@ _TALLIES = ("total", "failed", "total_tests", "num_failed", "failures")  # next 
 _HOLDERS = (
     "outcome", "result", "evaluation", "eval", "verifier_result", "verifier", "execution_result", "run_result",
     "analysis", "call_analysis", "summary_info", "eval_result", "eval_results", "evaluation_result",
-    "evaluation_results", "test_result", "reward_info", "grading", "grade", "metrics",
+    "evaluation_results", "test_result", "reward_info", "grading", "grade", "metrics", "results", "verdict", "judge",
+    "judgement", "judgment",
 )  # fmt: skip
 _MEASURES = ("rewards", "scores")  # measures by name
 _MEASURE = ("metric", "metric_name", "metricName", "evaluator", "evaluator_name", "criterion", "dimension", "scorer",

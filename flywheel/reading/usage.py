@@ -18,6 +18,12 @@ _OUTPUT = (
     "output_tokens", "completion_tokens", "outputTokens", "candidates_token_count", "candidatesTokenCount",
     "eval_count", "outputTokenCount", "llmCompletionTokens", "completion",
 )  # fmt: skip
+# Of the cache, by further names. Where there are more of them than input, the input does not hold them.
+_CACHED = (
+    "cache_read_tokens", "cache_creation_tokens", "cache_write_tokens", "cacheReadTokens", "cacheCreationTokens",
+    "cacheWriteTokens", "cache_creation_input_tokens", "cache_read_input_tokens", "cacheReadInputTokens",
+    "cacheWriteInputTokens", "cacheCreationInputTokens",
+)  # fmt: skip
 _REASONING = ("thoughts_token_count", "thoughtsTokenCount")  # Gemini does not count them as output
 
 
@@ -28,7 +34,10 @@ def token_counts(usage: Mapping[str, Any], *, cached: Iterable[str] = ()) -> dic
         usage: the counts of a call.
         cached: names of input tokens that this API counts apart from the others.
     """
-    inputs = [count(first(usage, _INPUT)), *(count(usage.get(name)) for name in cached)]
+    apart = {name: count(usage.get(name)) for name in cached}
+    inputs = [count(first(usage, _INPUT)), *apart.values()]
+    cache = _sum(count(usage.get(name)) for name in _CACHED if name not in apart)
+    inputs += [cache] if cache is not None and cache > (_sum(inputs) or 0) else []
     outputs = [count(first(usage, _OUTPUT)), count(first(usage, _REASONING))]
     return {"input_tokens": _sum(inputs), "output_tokens": _sum(outputs)}
 

@@ -47,6 +47,7 @@ from flywheel.records.estimates import OffPolicyEstimate, refused_alike
 from flywheel.records.events import (
     ATTEMPT_DONE,
     ATTEMPT_STEP,
+    OPENS,
     PART,
     SETTINGS,
     THREAD,
@@ -96,6 +97,7 @@ __all__ = [
     "ID_HEX",
     "ID_KINDS",
     "METHODS",
+    "OPENS",
     "PART",
     "SETTINGS",
     "TABLES",

@@ -84,7 +84,7 @@ class LogEvent(Row):
     - request: {"messages": [Message, ...] (required; [] where the event only names things), "tools": [OpenAI function
       schema, ...], "replaces_context": true where they replace all messages before (a compacted history),
       "usage_so_far": {"input_tokens", "output_tokens"} a running total, "forked_from": the session that this
-      one repeats, "summary": true as with model_call}
+      one repeats, "opens": the session that begins here in a file of several, "summary": true as with model_call}
       messages that reached the agent from outside: system prompt, user turns, injected history.
     - model_call: {"message": Message (required), "input": [Message, ...] the full input where the log repeats it,
       "tools": [...], "response_id", "finish_reason", "input_tokens", "output_tokens", "cost_usd", "latency_s",
@@ -180,6 +180,7 @@ class Quarantined(Row):
 
 
 ATTEMPT_STEP, ATTEMPT_DONE = "attempt_step", "attempt_done"  # in an act's payload: see `LogEvent`
+OPENS = "opens"  # in a request's payload: see `LogEvent`
 PART = "part:"  # begins an id that all events of a series of files have: which part of it they are
 THREAD = "thread-"  # begins the name of a series that a program's own id names: equal files of it are copies
 SETTINGS = "settings "  # begins the policy of an event that holds the settings of a run, as `name=value name=value`

@@ -25,7 +25,7 @@ from flywheel.records import TABLES, LogEvent, content_id
 from flywheel.stages.conversations.link import follow_links, told_once
 from flywheel.stages.conversations.series import without_repeated
 from flywheel.stages.conversations.thread import follow_threads, mark_copies
-from flywheel.stages.conversations.unnamed import part_restarted, part_unnamed
+from flywheel.stages.conversations.unnamed import date_pieces, part_reopened, part_restarted, part_unnamed
 from flywheel.stages.tasks.build import follow_tasks
 from flywheel.store import Part, Snapshot, Store
 
@@ -181,7 +181,11 @@ def _load(
             refuse_other_partitions(store, snapshot)
         if table == "events":
             events = _events(stage, store, parts, config.build.cutoff, partition).collect()
-            frames[table] = events if stage.by == "all" else follow_threads(part_restarted(part_unnamed(events)))
+            frames[table] = (
+                events
+                if stage.by == "all"
+                else follow_threads(part_reopened(part_restarted(part_unnamed(date_pieces(events)))))
+            )
         elif table == "links" or (table == "tasks" and table not in stage.columns):
             continue  # events, and what is made of them, are read through them
         elif stage.by == "all":

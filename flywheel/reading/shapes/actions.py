@@ -63,6 +63,8 @@ _ENDS = ("final_answer", "finalAnswer", "final_response", "finalResponse", "fina
          "final_result", "final_text", "finalText", "final", "answer", "response", "output")  # fmt: skip
 _CONCLUSIONS = ("final_response", "final_output", "final_message")  # a `final_answer` may be the right one
 _SENTENCE = 5  # words
+_TRUTHS = {"true", "false", "correct", "incorrect"}
+_OF_ANSWERS = {"answer", "output", "response", "text"}
 _TASK_ID = re.compile(r"(?=[\w.:/-]*[\d_:/])[A-Za-z0-9_.:/-]{1,80}")
 _DONE = ("done", "isCompleted", "is_completed", "is_done", "terminated", "completed")
 _ENDED = ("success", "ok", "successful", "action_success")
@@ -125,8 +127,14 @@ def _is_goal(name: str) -> bool:
 
 def answer_of(around: Mapping[str, Any]) -> str | None:
     """Return what the agent answered in the end, as the objects around a run say it; a mere verdict does not count."""
-    said = (text(around.get(name)) for name in _ENDS)
-    return next((words for words in said if words and verdict(words) is None), None)
+    said = ((name, text(around.get(name))) for name in _ENDS)
+    return next((words for name, words in said if words and _is_answer(name, words)), None)
+
+
+def _is_answer(name: str, words: str) -> bool:
+    """Whether a field's words are an answer: "true" is where it is one's field, "failed" is how a run ended."""
+    is_truth = words.strip().lower() in _TRUTHS and not words_of(name).isdisjoint(_OF_ANSWERS)
+    return is_truth or verdict(words) is None
 
 
 def conclusion_of(around: Mapping[str, Any]) -> str | None:

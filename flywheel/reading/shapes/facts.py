@@ -26,7 +26,7 @@ _TIMES = (
 )
 _MODELS = ("model", "model_name", "modelID", "modelId", "model_slug", "model_id", "ai_model_id")
 _USAGE = ("usage", "usage_metadata", "usageMetadata", "token_usage", "models_usage", "tokens", "metrics",
-          "totalUsage", "tokens_used")  # fmt: skip
+          "totalUsage", "tokens_used", "tokenUsage")  # fmt: skip
 _CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens", "cacheReadInputTokens", "cacheWriteInputTokens",
            "cacheCreationInputTokens")  # fmt: skip
 _ABOUT = ("response_metadata", "metadata", "meta", "modelInfo")

@@ -18,6 +18,7 @@ from flywheel.reading.events import Event
 from flywheel.reading.shapes.acts import calls_within, given_in
 from flywheel.reading.shapes.places import shown_path
 from flywheel.reading.values import as_dict, as_list, embedded, words_of
+from flywheel.records import EventKind
 
 _TOKEN = re.compile(r"\w{3,}")
 _MARK = re.compile(  # of a call, or of what it gave, within words
@@ -79,9 +80,30 @@ def all_called(record: Mapping[str, Any], events: Iterable[Event]) -> list[Event
     made = list(events)
     if any(map(_is_shown, made)):
         raise BadRecordError("bad_record", "an answer is an object as Python shows it, with its calls as words")
-    if path := _uncalled(record, made):
+    path = _uncalled(record, made) or (None if any(map(_has_call, made)) else _named_call(record, ()))
+    if path:
         raise BadRecordError("bad_record", f"{path} has a call that would not be read with the rest")
     return made
+
+
+def _has_call(event: Event) -> bool:
+    """Whether an event is a call, or has one."""
+    message = as_dict(as_dict(event.get("payload")).get("message"))
+    return event.get("kind") == EventKind.TOOL_CALL or bool(message.get("tool_calls"))
+
+
+def _named_call(value: Any, path: tuple[str, ...]) -> str | None:
+    """Return the path of the first object within a list that calls itself a tool's call, whatever its form."""
+    if len(path) > _DEEPEST:
+        return None
+    if isinstance(value, dict):
+        kinds = (words_of(value[name]) for name in _HAPPENED if isinstance(value.get(name), str))
+        if path and path[-1].isdecimal() and any(words == {"tool", "call"} for words in kinds):
+            return shown_path(path)
+        inner = ((str(name), held) for name, held in value.items() if not _is_about(name))
+    else:
+        inner = ((str(n), held) for n, held in enumerate(as_list(value)))
+    return next((found for name, held in inner if (found := _named_call(held, (*path, name)))), None)
 
 
 def _is_shown(event: Event) -> bool:
@@ -135,7 +157,9 @@ def _calls_of(message: Mapping[str, Any]) -> list[Any]:
 
 def _is_about(name: str) -> bool:
     """Whether a field is about a talk, or repeats what a model was given."""
-    return name in _GIVEN or words_of(name) == {"user", "agent"} or not _ABOUT.isdisjoint(words_of(name))
+    words = words_of(name)
+    is_known = name in _GIVEN or words == {"user", "agent"} or words >= {"reasoning", "items"}
+    return is_known or "encrypted" in words or not _ABOUT.isdisjoint(words)
 
 
 def _unread(record: Mapping[str, Any], events: Sequence[Event]) -> str | None:
@@ -177,7 +201,12 @@ def _words(
         return
     opened = embedded(value) if isinstance(value, str) else value
     if isinstance(opened, dict) and opened.keys() not in _TEXT_EDITS and not _is_fault(opened):
+        gave = any(
+            words_of(opened[kind]) >= {"tool", "result"} for kind in _HAPPENED if isinstance(opened.get(kind), str)
+        )
         for name, held in opened.items():
+            if gave and isinstance(held, dict | list):  # what a tool gave may be any data
+                continue
             if not _is_about(name) and not _is_raw(name, opened) and not _is_why(name, opened):
                 yield from _words(held, is_read, (*path, str(name)))
     elif isinstance(opened, list):

@@ -39,6 +39,7 @@ _MOST = 1 << 28  # a greater length before a message is four letters of a text
 _EVENT_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")  # of server-sent events
 _NUMBER = re.compile(rb"-?[0-9]{1,9}(?:\.[0-9]+)?")  # a score alone, as `result.txt` and `reward.txt` hold it
 _LONGEST_NUMBER = 32
+_SCORES = re.compile(r"(?i)(?:.*[_.-])?(?:results?|rewards?|scores?)(?:\.[a-z]{1,8})?\Z")  # what such a file is called
 _COLUMNAR = (b"PAR1", b"ARROW1", b"\xff\xff\xff\xff")  # Parquet, Arrow's files and streams
 _TWICE = (b'"{\\"', b'"[{\\"', b'"{\\n', b'"[\\n')  # how JSON begins that was written as JSON twice
 _PROBED_LINES = 20
@@ -115,6 +116,8 @@ class Framing:
         layout = "text" if text_layout(opened.peek()) else _layout(opened.peek())
         if self.offset and layout not in {"events", "prefixed"}:
             layout = "lines"
+        if layout == "number" and not _SCORES.match(self._content.name):  # a port, a version
+            layout = "unknown"
         if layout == "unknown":
             named = foreign_bytes(opened.peek()) or foreign_text(opened.peek())
             yield self._unknown(opened, opened.fault or named or "neither JSON nor a table")

@@ -59,6 +59,9 @@ _BODIES = ("data", "message", "item", "payload", "session")
 _COSTS = ("cost_usd", "total_cost_usd", "cost", "total_cost")
 _KINDS = ("type", "event", "kind", "event_type")  # what a program calls its lines
 _OF_SESSIONS = {"session", "summary", "total", "totals", "metrics", "end", "final", "run"}
+_HEADERS = {"_meta", "meta", "metadata", "header", "session"}
+_BEGINS = {"init", "start", "started", "begin", "header", "meta", "opened", "new", "created"}
+_BEGUN = {"session", "run", "chat", "conversation", "trace", "thread", "stream", "log"}
 _FOLDERS = 4  # that name a chat with its file
 _SESSION_ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 _NUMBERED = re.compile(r"[a-z]*(?:message|msg|event|turn|entry)[_-]?\d+\Z", re.IGNORECASE)
@@ -297,9 +300,9 @@ def _read(record: Mapping[str, Any], line: int, *, is_written: bool = False) -> 
         _refuse_unknown(record)
         for seq, rating in enumerate(ratings(record)):
             yield feedback({**source, "seq": line * LINE + seq}, rating)
-        used = _used(record)
-        if (source["model"] or used) and not totals:
-            yield request([], source, line * LINE, used)
+        told = _used(record) | present(opens=_opens(record))
+        if (source["model"] or told) and not totals:
+            yield request([], source, line * LINE, told)
         return
     if entry is None or entry.kind != "passing":
         said = [record] if speaks(record) is not None else added
@@ -314,6 +317,16 @@ def _used(record: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     kind = next((words_of(record[name]) for name in _KINDS if isinstance(record.get(name), str)), frozenset())
     return used if kind.isdisjoint(_OF_SESSIONS) else {"usage_so_far": used}
+
+
+def _opens(record: Mapping[str, Any]) -> str | None:
+    """Return the session whose first line a record is, by its kind or as a header alone; None where it is none."""
+    kind = next((words_of(record[name]) for name in _KINDS if isinstance(record.get(name), str)), frozenset())
+    inner = as_dict(next(iter(record.values()))) if len(record) == 1 and not _HEADERS.isdisjoint(record) else {}
+    if not inner and (kind.isdisjoint(_BEGINS) or not kind <= _BEGINS | _BEGUN):
+        return None
+    opened = inner or record
+    return source_of(opened)["conversation_id"] or ident(first(opened, _RUNS))
 
 
 def _step_counts(record: Any) -> dict[str, Any]:
@@ -472,7 +485,7 @@ def _added(record: Any) -> list[Any]:
 
 
 FILES = reader(
-    "message_files", 18, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
+    "message_files", 19, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
     from_path=within_file, from_opening=_streamed,
 )  # fmt: skip
 WRITTEN = reader(
@@ -483,4 +496,4 @@ HEARD = reader(
     "heard_files", 1, "files that are one chat of agents by name, as one of them heard it (AutoGen, AG2)",
     sniff=_heard_share, read=_of_heard, from_path=within_file,
 )  # fmt: skip
-ROWS = reader("message_rows", 15, "tables of messages that name their chats", sniff=_rows_share, read=_of_rows)
+ROWS = reader("message_rows", 16, "tables of messages that name their chats", sniff=_rows_share, read=_of_rows)

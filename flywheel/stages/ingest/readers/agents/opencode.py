@@ -1,5 +1,8 @@
 """Rows of opencode's database (`opencode.db`): messages, and the parts of which each consists, a row each.
 
+Before it had a database, opencode kept the same in a file each (`storage/message/SESSION/ID.json`,
+`storage/part/MESSAGE/ID.json`), the columns among the fields; a part's time may be missing there.
+
 In: rows of `message` (`id`, `session_id`, `time_created`, `data`) and of `part` (also `message_id`); those of `session`
 hold nothing of a talk. A part does not know who speaks: the message's row does, and they meet when episodes are built
 (`conversations.fragments`). Out: pieces of answers, calls with what they gave at the time when they ended, what the
@@ -23,13 +26,30 @@ from flywheel.stages.ingest.readers.apis._dialects.calls import LINE
 
 _ENDED = {"completed": OK, "error": FAILED}
 _INPUTS = ("input", "read", "write")
+_WORDS = {"content", "parts", "text", "data"}
 _ABORTED = "MessageAbortedError"
 
 
 def _is_row(record: Any) -> bool:
-    """Whether a record is a row of one of the tables; of a session's only together with others."""
-    fields = as_dict(record)
-    return "session_id" in fields and "time_created" in fields and _data(fields) is not None
+    """Whether a record is a row of one of the tables, or a file that is one; of a session's only as a file."""
+    fields = _as_row(as_dict(record))
+    return _is_session(fields) or ("session_id" in fields and "time_created" in fields and _data(fields) is not None)
+
+
+def _as_row(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a file of a message or a part as a row; any other record as it is."""
+    of_message = {"messageID", "type"} <= record.keys()
+    is_file = "sessionID" in record and (of_message or ("role" in record and _WORDS.isdisjoint(record)))
+    times = as_dict(first(as_dict(record.get("state")), ("time",)) or record.get("time"))
+    if not is_file or not (of_message or "created" in times):
+        return record
+    row = {"id": record.get("id"), "session_id": record["sessionID"], "data": record}
+    of = {"message_id": record["messageID"]} if of_message else {}
+    return row | of | {"time_created": first(times, ("created", "start"))}
+
+
+def _is_session(record: Mapping[str, Any]) -> bool:
+    return {"id", "projectID", "directory", "version", "time"} <= record.keys()
 
 
 def _data(fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -44,6 +64,9 @@ def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
     Raises:
         BadRecordError: it is none of a message or a part.
     """
+    record = _as_row(record)
+    if _is_session(record):
+        return
     data, session, of = _data(record), ident(record.get("session_id")), ident(record.get("message_id"))
     if data is None or session is None or (of is None and "message_id" in record):
         raise BadRecordError("bad_record", "no row of a message or a part")
@@ -54,7 +77,7 @@ def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
 def _message(data: Mapping[str, Any], own: str, source: Source) -> Iterator[Event]:
     """Yield who speaks in a message, with the model, and how it ended; its words are in its parts."""
     if data["role"] == "user":
-        yield request([], source, source["seq"], {"by_user": own})
+        yield request([], {**source, "ids": [f"message:{own}"]}, source["seq"], {"by_user": own})
         return
     prompt = flat_text(data.get("system"))
     opening = [{"role": "system", "content": prompt}] if prompt else []
@@ -62,7 +85,8 @@ def _message(data: Mapping[str, Any], own: str, source: Source) -> Iterator[Even
     error = text(as_dict(data.get("error")).get("name"))
     failed = {"tags": ["api_error"]} if error and error != _ABORTED else {}
     model = text(data.get("modelID")) or text(as_dict(data.get("model")).get("modelID"))
-    yield request(opening, {**source, "model": model}, source["seq"], shortened | failed)
+    named = {**source, "model": model, "ids": [f"message:{own}"]}
+    yield request(opening, named, source["seq"], shortened | failed)
     if error == _ABORTED:
         ended = when(as_dict(data.get("time")).get("completed")) or source["ts"]
         yield feedback({**source, "ts": ended}, {"name": "interrupt", "annotator": "implicit"})
@@ -119,4 +143,4 @@ def _used(data: Mapping[str, Any]) -> dict[str, Any]:
     )
 
 
-READER = reader("opencode", 1, "rows of opencode's database", marks=_is_row, read=_read)
+READER = reader("opencode", 2, "rows of opencode's database, or its storage of a file each", marks=_is_row, read=_read)

@@ -94,7 +94,7 @@ def _is_known(record: Any) -> bool:
 
 READER = reader(
     "platforms",
-    8,
+    9,
     "conversations of platforms for bots and workflows",
     marks=[(_CONFIDENCE, _is_known)],
     needs=_is_known,

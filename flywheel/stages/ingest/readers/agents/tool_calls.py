@@ -28,7 +28,10 @@ from flywheel.stages.ingest.readers.agents.message_files import within_file
 from flywheel.stages.ingest.readers.apis._dialects.calls import LINE
 
 _IDS = (*IDS, "correlation_id", "correlationId", "request_id", "requestId", "invocation_id", "invocationId")
-_RUNS = ("run_id", "runId", "session", "sessionID", "agent_session", "episode_id", "job_id", "turn_id")
+_RUNS = (
+    "run_id", "runId", "session", "sessionID", "agent_session", "episode_id", "job_id", "workflow_id", "execution_id",
+    "ticket_id", "ticketId", "case_id", "caseId", "incident_id", "incidentId", "issue_id", "turn_id",
+)  # fmt: skip
 _AGENTS = ("agent", "agent_name", "agentName", "agent_id", "agentId", "client", "client_name")
 _TALKS = {"role", "messages", "prompt", "completion", "question", "answer", "user_message", "thought", "content",
           "choices", "observation", "action", "reward"}  # fmt: skip
@@ -172,7 +175,7 @@ def _attempt(record: Mapping[str, Any], calls: list[Any], line: int) -> Iterator
         made = _call(call)
         own = {"tool_call_id": made["id"] if made else None}
         yield from _events(call, made, {**source, **own}, line * LINE + 2 * n)
-    yield from judgements(record, source, None)
+    yield from judgements({**record, "messages": calls}, source, None)
 
 
 def _events(record: Mapping[str, Any], made: dict[str, Any] | None, source: Source, seq: int) -> Iterator[Event]:
@@ -200,6 +203,6 @@ def _source(record: Mapping[str, Any]) -> Source:
     return source
 
 
-SESSIONS = reader("tool_calls", 3, "logs of tools that agents called, by session", sniff=_session_share, read=_read)
-FILES = reader("tool_call_files", 3, "the same where no call names a session", sniff=_file_share, read=_read,
+SESSIONS = reader("tool_calls", 4, "logs of tools that agents called, by session", sniff=_session_share, read=_read)
+FILES = reader("tool_call_files", 4, "the same where no call names a session", sniff=_file_share, read=_read,
                from_path=within_file)  # fmt: skip

@@ -439,7 +439,7 @@ def _sniff(sample: Sample) -> float:
 
 READER = reader(
     "transcripts",
-    18,
+    19,
     "chats of any program, one a record",
     sniff=_sniff,
     needs=_is_any,

@@ -337,7 +337,7 @@ def _sniff(sample: Sample) -> float:
 
 READER = reader(
     "exchanges",
-    12,
+    13,
     "calls of any other API, what was asked and answered",
     sniff=_sniff,
     needs=_is_any,

@@ -12,7 +12,7 @@ from typing import Any
 
 from flywheel.reading.events import Event, acted, attempt_of, own_names, source_of
 from flywheel.reading.feedback import judgements
-from flywheel.reading.messages import ROLES, Message, messages, name_results, tool_schemas
+from flywheel.reading.messages import ROLES, Message, messages, name_results, tool_schemas, with_instructions
 from flywheel.reading.outcomes import results
 from flywheel.reading.pairs import Pair, ends_answered, pair_of
 from flywheel.reading.reader import reader
@@ -141,6 +141,8 @@ def _transcript(record: Mapping[str, Any]) -> Iterator[Event]:
     """A transcript is one attempt: the same words of one name and time are the same one, any other words another."""
     history, actions = _weighed(record["messages"])
     history = with_written_calls(history)
+    if (begun := with_instructions(history, record)) is not history:
+        history, actions = begun, {place + 1 for place in actions}
     source = source_of(as_dict(embedded(record.get("metadata"))), record)
     if source["conversation_id"] is None:
         source |= {"conversation_id": attempt_of(record, history, source), "ids": own_names(record)}
@@ -167,7 +169,7 @@ def _weighed(value: Any) -> tuple[list[Message], set[int]]:
 
 READER = reader(
     "openai",
-    20,
+    21,
     "logs and files of Chat Completions",
     marks=[(0.95, _is_call), (0.9, _is_response), (0.65, _is_said), (0.6, _is_transcript)],
     read=_read,

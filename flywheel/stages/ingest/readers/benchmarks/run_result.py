@@ -55,11 +55,12 @@ _SETTINGS = (
 _PARTS = ("settings", "config", "params", "parameters", "sampling", "sampling_args", "generation_config", "model_args")
 _TALKS = ("messages", "history", "trajectory", "turns", "steps", "events", "conversation", "completion", "request",
           "choices", "spans", "observations", "traj", "transcript", "input", "payload", "trajectories", "entries",
-          "conversations", "logs", "raw_logging_results")  # fmt: skip
+          "conversations", "logs", "raw_logging_results", "trace")  # fmt: skip
 _TOOLS = ("tool", "tool_name", "toolName", "function")
 _ACTIONS = ("action", "action_name", "actionName", "action_type", "actionType")
 _KINDS = ("kind", "type", "event", "event_type", "span_type", "step_type")
 _GIVEN = {"args", "arguments", "parameters", "params", "tool_input"}
+_CAME_BACK = {"result", "output", "tool_result", "tool_output", "observation"}
 _SEEN = ("observation", "observations", "action_input", "tool_calls", "function_call")
 _HUMPS = re.compile(r"(?<=[a-z])([A-Z])")
 _USERS = ("user", "user_id", "userId", "end_user", "customer_id", "customerId", "account_id", "accountId")
@@ -164,8 +165,15 @@ def _talks(fields: Mapping[str, Any]) -> bool:
     within = {name: held for inner in map(as_dict, fields.values()) for name, held in inner.items()}
     talks = talks or (is_worded(fields) and answered_field(fields) != "answer")  # which may be the right one
     talks = talks or bool(asked_field(within) and answered_field(within))
-    talks = talks or _is_request(fields)
+    talks = talks or (isinstance(fields.get("prompt"), str) and isinstance(fields.get("completion"), str))
+    talks = talks or _is_request(fields) or any(map(_is_call, (c for held in fields.values() for c in as_list(held))))
     return talks or (text(first(fields, _TOOLS)) is not None and not fields.keys().isdisjoint(_GIVEN))
+
+
+def _is_call(item: Any) -> bool:
+    """Whether an item of a list is a call of a tool, with what was given to it or came back."""
+    call = as_dict(item)
+    return text(first(call, _TOOLS)) is not None and not call.keys().isdisjoint({*_GIVEN, *_CAME_BACK})
 
 
 def _is_request(fields: Mapping[str, Any]) -> bool:
@@ -218,5 +226,5 @@ def _is_short(value: str) -> bool:
 
 
 READER = reader(
-    "run_result", 9, "results and settings next to transcripts", sniff=_sniff, read=_read, from_path=_from_path
+    "run_result", 10, "results and settings next to transcripts", sniff=_sniff, read=_read, from_path=_from_path
 )

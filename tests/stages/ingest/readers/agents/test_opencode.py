@@ -14,6 +14,7 @@ from flywheel.config import EpisodesConfig
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.funnel import Funnel
 from flywheel.stages.conversations.episodes import build_episodes
+from flywheel.stages.conversations.unnamed import date_pieces
 from flywheel.stages.ingest.readers.agents.opencode import READER
 
 AT = 1_790_845_200_000  # milliseconds
@@ -114,3 +115,30 @@ def test_rows_of_other_tables_are_not_taken() -> None:
 def test_pieces_without_their_message_are_the_agents(take: Callable[..., Any], write: Callable[..., Path]) -> None:
     write("parts.jsonl", PARTS[7:8])
     assert take().events.filter(pl.col("kind") == "model_call").height == 1
+
+
+def test_before_the_database_each_row_was_a_file(tmp_path: Path, take: Callable[..., Any]) -> None:
+    ran = {"status": "completed", "input": {"command": "ls"}, "output": "a.txt", "time": {"start": AT + 1500}}
+    session = {"id": "ses_1", "projectID": "p", "directory": "/x", "version": "1", "time": {"created": AT}}
+    files = {
+        "message/ses_1/msg_1": {"id": "msg_1", "sessionID": "ses_1", "role": "user", "time": {"created": AT}},
+        "message/ses_1/msg_2": {"id": "msg_2", "sessionID": "ses_1", "role": "assistant", "modelID": "m",
+                                "time": {"created": AT + 1000, "completed": AT + 4000}},
+        "part/msg_1/prt_1": {"id": "prt_1", "sessionID": "ses_1", "messageID": "msg_1", "type": "text", "text": "List"},
+        "part/msg_2/prt_2": {"id": "prt_2", "sessionID": "ses_1", "messageID": "msg_2", "type": "tool", "tool": "bash",
+                             "callID": "c1", "state": ran},
+        "part/msg_2/prt_3": {"id": "prt_3", "sessionID": "ses_1", "messageID": "msg_2", "type": "text", "text": "One.",
+                             "time": {"start": AT + 3000}},
+        "session/p/ses_1": session,
+    }  # fmt: skip
+    for name, fields in files.items():
+        path = tmp_path / "storage" / f"{name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(fields))
+    taken = take(tmp_path)
+    assert taken.quarantined.is_empty()
+    taken.events = date_pieces(taken.events)
+    assert taken.events["ts"].null_count() == 0
+    episodes, steps = taken.built()
+    assert episodes.select("request", "n_steps", "n_tool_calls").row(0) == ("List", 2, 1)
+    assert json.loads(steps["action"][1])["content"] == "One."

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from flywheel.reading.messages import Message, messages, tool_schemas
+from flywheel.reading.messages import Message, messages, tool_schemas, with_instructions
 from flywheel.reading.pairs import sampled
 from flywheel.reading.streams import assembled, stream_events
 from flywheel.reading.usage import token_counts, token_ids
@@ -31,6 +31,10 @@ def completed(response: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _history(asked: Mapping[str, Any]) -> list[Message]:
+    return with_instructions(_asked(asked), asked)
+
+
+def _asked(asked: Mapping[str, Any]) -> list[Message]:
     if "messages" in asked:
         return messages(asked["messages"])
     prompt = asked.get("prompt")

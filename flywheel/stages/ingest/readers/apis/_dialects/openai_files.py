@@ -12,7 +12,7 @@ from typing import Any
 from flywheel.extensions import BadRecordError
 from flywheel.reading.events import Event, request, source_of, spoken
 from flywheel.reading.feedback import outcome
-from flywheel.reading.messages import Message, messages, tool_schemas
+from flywheel.reading.messages import Message, messages, tool_schemas, with_instructions
 from flywheel.reading.usage import token_counts
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, present, text
 from flywheel.records import EventKind, content_id
@@ -30,7 +30,11 @@ def is_preference(record: Any) -> bool:
 
 
 def _history(record: Mapping[str, Any]) -> list[Message]:
-    """Return what both answers of a record answer: its prompt, or how both begin."""
+    """Return what both answers of a record answer: its prompt, or how both begin, behind a system prompt next to it."""
+    return with_instructions(_asked(record), record)
+
+
+def _asked(record: Mapping[str, Any]) -> list[Message]:
     asked = as_dict(record.get("input")).get("messages") or record.get("prompt") or record.get("messages")
     if isinstance(asked, list):
         return messages(asked)
@@ -49,7 +53,8 @@ def preference(record: Mapping[str, Any]) -> Iterator[Event]:
     task = f"preference/{content_id(history, tools)}"
     for value, place in ((1, _PREFERRED), (0, _OTHER)):
         answer = _turns(first(record, place))
-        answer = answer[len(history) :] if answer[: len(history)] == history else answer
+        begun = _asked(record)
+        answer = answer[len(begun) :] if answer[: len(begun)] == begun else answer
         source = source_of(as_dict(embedded(record.get("metadata"))), record)
         source["conversation_id"] = f"{task}/{content_id(answer, value)}"
         source["task_key"] = source["task_key"] or task
