@@ -18,6 +18,8 @@ from flywheel.pipeline.context import Context
 from flywheel.pipeline.rewards.outcomes import success
 from flywheel.pipeline.rewards.sample import TALK, intents
 from flywheel.pipeline.rewards.standing import accounts, sources, verification
+from flywheel.reading.feedback import plain_name
+from flywheel.records import EventKind
 from flywheel.results.rewards import CalibrationRow, GroupRow, RatingsRow, RewardsAnswer, SignalRow, TransportRow
 from flywheel.stages.labelling.calibration import Audited, columns_of, cross_fitted_answers
 from flywheel.stages.labelling.posterior import LateSignal, Posterior, Vote
@@ -56,7 +58,7 @@ def rewards_answer(ctx: Context) -> RewardsAnswer:
         suspect=episodes.filter(pl.col("basis") == "suspect").height,
         graded=episodes.filter("graded").height,
         prior=round(belief.prior("all"), 4),
-        warnings=notes,
+        warnings=[*notes, *_without_range(ctx)],
         signals=list(_signals(episodes, votes, belief)),
         calibration=list(_calibrations(episodes, votes, belief)),
         transport=[TransportRow(by=by, **t._asdict()) for by, results in transport(ctx).items() for t in results],
@@ -66,6 +68,34 @@ def rewards_answer(ctx: Context) -> RewardsAnswer:
         verification=verification(ctx, votes, table, episodes.height),
         groups=[row for by in ("policy", "intent", "month") for row in _groups(episodes, by)],
     )
+
+
+def _without_range(ctx: Context) -> Iterator[str]:
+    """Yield a note on each kind of outcome with values outside 0 to 1 whose range nothing states."""
+    cfg = ctx.config.rewards
+    fields = {name: pl.col("payload").str.json_path_match(f"$.{name}") for name in ("name", "value", "scale", "adds")}
+    outcomes = read_table(ctx.store, "events").filter(pl.col("kind") == EventKind.OUTCOME.value)
+    stated = outcomes.select("conversation_id", "event_id", **fields).filter(pl.col("scale").is_null())
+    one = pl.when(pl.col("adds") == "true").then("conversation_id").otherwise("event_id")  # what adds up is one outcome
+    value = pl.col("value").cast(pl.Float64, strict=False)
+    values = stated.group_by("name", one=one).agg(value=value.sum())
+    ranges = values.group_by("name").agg(
+        n=pl.len(),
+        low=pl.col("value").min(),
+        high=pl.col("value").max(),
+        above=(pl.col("value") > 1).sum(),
+        below=(pl.col("value") < 0).sum(),
+    )
+    for name, n, low, high, above, below in ranges.sort("name").collect().iter_rows():
+        plain = plain_name(name)
+        if (above or below) and plain not in cfg.score_names and plain not in cfg.success_at:
+            counts = [f"{above:,} above 1 are unknown"] * bool(above) + [f"{below:,} below 0 are the worst"] * bool(
+                below
+            )
+            yield (
+                f"{n:,} outcomes `{plain}` are from {low:g} to {high:g}: {', '.join(counts)}; "
+                f"state their range: [rewards.score_names] {plain} = [WORST, BEST]"
+            )
 
 
 def _episodes(ctx: Context) -> pl.DataFrame:

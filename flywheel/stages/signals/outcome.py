@@ -5,6 +5,7 @@ In: episodes, steps, events. Out: rows of `Reward`, one signal a function (see `
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,6 +20,7 @@ from flywheel.stages.signals.dialogue import EpisodeKey
 from flywheel.stages.signals.evidence import StepRow, by_episode, proof, times_of
 from flywheel.stages.signals.rows import CLAIMS, Evidence, SignalRows, events_by_episode, scaled
 
+_BEST = 1.0 + 1e-9  # of an outcome whose range is not known; sums may be off by rounding
 LOOP_AT = 3  # identical calls with identical results
 LOOP_WITHIN = 6  # actions with calls
 OUTPUT_PRICE = 4.0  # price of an output token in input tokens, where the log has tokens but no price
@@ -31,17 +33,18 @@ def outcome(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, c
     in order (verdicts of several reviewers) their mean.
 
     Best and worst value are those of `[rewards.score_names]`, else of the record, else 1 and 0. What lies between is a
-    grade, unless `[rewards.success_at]` has the value from which on it is a success.
+    grade, unless `[rewards.success_at]` has the value from which on it is a success. A value above 1 without a range is
+    of a range that is not known, and none: 5 may be of 5 or of 100. One below 0 is the worst.
     """
     del steps
-    rows = SignalRows("outcome", "verifier", "outcome", version=2)
+    rows = SignalRows("outcome", "verifier", "outcome", version=3)
     return _latest(rows, events_by_episode(episodes, events, "outcome"), cfg)
 
 
 def claim(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cfg: RewardsConfig) -> pl.DataFrame:
     """Results stated by a source that `[trust]` does not let state outcomes: worth what known outcomes show."""
     del steps
-    return _latest(SignalRows("claim", CLAIMS, version=2), events_by_episode(episodes, events, CLAIMS), cfg)
+    return _latest(SignalRows("claim", CLAIMS, version=3), events_by_episode(episodes, events, CLAIMS), cfg)
 
 
 def _latest(rows: SignalRows, by_episode: Mapping[EpisodeKey, list[Evidence]], cfg: RewardsConfig) -> pl.DataFrame:
@@ -70,10 +73,13 @@ def _stated(events: Sequence[Evidence]) -> list[Mapping[str, Any]]:
 
 def _score(name: str, payload: Mapping[str, Any], cfg: RewardsConfig, thresholds: Mapping[str, float]) -> float | None:
     ends = cfg.score_names.get(plain_name(name), ())
-    score = scaled(payload, ends=ends)
-    if score is None or plain_name(name) not in thresholds:
-        return score
-    value, least = payload["value"], thresholds[plain_name(name)]
+    value = payload.get("value")
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    if plain_name(name) not in thresholds:
+        is_beyond = value > _BEST and not ends and payload.get("scale") is None
+        return None if is_beyond else scaled(payload, ends=ends)
+    least = thresholds[plain_name(name)]
     reached = value <= least if ends and ends[0] > ends[1] else value >= least
     return 1.0 if reached else -1.0
 

@@ -153,3 +153,17 @@ def test_an_audit_outside_the_audits_folder_is_feedback_like_any_other(tmp_path:
         project.ingest([file])
     project.build()
     assert not label(project)["known"]
+
+
+def test_outcomes_of_a_range_that_nobody_states_are_named(tmp_path: Path) -> None:
+    rows = [{"prompt": f"Pick part {n}.", "completion": f"part {n}", "reward": value}
+            for n, value in enumerate((0.5, 7.0, -2.0, 1.0))]  # fmt: skip
+    lines = [json.dumps(row) + "\n" for row in rows]
+    (note,) = [w for w in built(tmp_path / "a", lines).rewards().warnings if "range" in w]
+    assert note == (
+        "4 outcomes `reward` are from -2 to 7: 1 above 1 are unknown, 1 below 0 are the worst; "
+        "state their range: [rewards.score_names] reward = [WORST, BEST]"
+    )
+    stated = built(tmp_path / "b", lines, config="[rewards.score_names]\nreward = [-2, 7]\n").rewards()
+    assert not [w for w in stated.warnings if "range" in w]
+    assert stated.verified == 4

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from flywheel.config import RewardsConfig
 from flywheel.stages.signals.outcome import cost, latency, loop, outcome, recovery, tool_error
@@ -44,6 +46,27 @@ def test_what_steps_have_earned_adds_up() -> None:
     row = outcome(*made(talk)).row(0, named=True)
     assert row["score"] == pytest.approx(0.5), "three of four"
     assert row["evidence"] == sorted(talk.rows[n]["event_id"] for n in (2, 3, 4))
+
+
+@pytest.mark.parametrize(
+    ("value", "settings", "score"),
+    [
+        (5.49, {}, None),
+        (-0.87, {}, -1.0),
+        (1.0, {}, 1.0),
+        (0.25, {}, -0.5),
+        (40, {"score_names": {"reward": [0, 100]}}, -0.2),
+        (5.49, {"success_at": {"reward": 5}}, 1.0),
+        (3, {"success_at": {"reward": 5}}, -1.0),
+    ],
+)
+def test_a_value_of_a_range_that_nobody_states_is_no_success(
+    value: float, settings: dict[str, Any], score: float | None
+) -> None:
+    talk = Talk("a").ask("x").act("y").outcome(value)
+    episodes, steps, events, cfg = made(talk)
+    found = outcome(episodes, steps, events, cfg.model_copy(update=settings))
+    assert found["score"].to_list() == ([] if score is None else [pytest.approx(score)])
 
 
 @pytest.mark.parametrize(
