@@ -77,7 +77,7 @@ def pair_of(record: Any, fields: tuple[str, ...] = ("messages",)) -> Pair:
     for asked, answered in _ENVELOPES:
         is_elsewhere = asked == "kwargs" and answered not in outer  # there are two names for its answer
         request = None if is_elsewhere else embedded(outer.get(asked))
-        inner = embedded(_on_the_wire(request)) if isinstance(request, dict) else None
+        inner = embedded(on_the_wire(request)) if isinstance(request, dict) else None
         request = inner if isinstance(inner, dict) else request
         if isinstance(request, dict) and any(name in request for name in fields):
             response = _said(outer.get(answered), outer) or response_body(embedded(outer.get(answered)))
@@ -129,13 +129,13 @@ def response_body(response: Any) -> Mapping[str, Any]:
     if streamed(response):
         return {"events": response}
     fields = as_dict(response)
-    inner = embedded(_on_the_wire(fields))
+    inner = embedded(on_the_wire(fields))
     if streamed(inner):
         return {"events": inner}
     return inner if isinstance(inner, dict) else fields
 
 
-def _on_the_wire(message: Mapping[str, Any]) -> Any:
+def on_the_wire(message: Mapping[str, Any]) -> Any:
     """Return what went over the wire in an HTTP message, as loggers, VCR's cassettes and HAR files record it."""
     body = first(message, ("body", "body_raw"))  # the second as claude-trace has what was streamed
     if isinstance(written := as_dict(body).get("string"), str):

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flywheel.reading.shapes.acts import made_in, result_in
+from flywheel.reading.shapes.acts import call_in, made_in, result_in
 from flywheel.reading.shapes.turns import Turn, result_of
 from flywheel.reading.values import as_dict, as_list, first, text, words_of
 
@@ -89,14 +89,20 @@ def made_between(record: Mapping[str, Any], about: Mapping[str, Any]) -> Iterato
     made = at_once or made_in(record)
     own = [first(as_dict(call), ("tool_call_id", "id")) or f"between_{n}" for n, call in enumerate(made)]
     calls = [{**as_dict(call), "id": name} for call, name in zip(made, own, strict=True)]
-    answered = [(call, result_in(call)) for call in calls]
+    answered = [(_without_result(call), result_in(call)) for call in calls]
     if at_once:
-        yield {"role": "assistant", "content": None, "tool_calls": calls, **about}
+        yield {"role": "assistant", "content": None, "tool_calls": [call for call, _ in answered], **about}
     for call, gave in answered:
         if not at_once:
             yield {"role": "assistant", "content": None, "tool_calls": [call], **about}
         if gave is not None:
             yield {"role": "tool", "content": [result_of({**gave, "tool_call_id": call["id"]})], **about}
+
+
+def _without_result(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a call alone: what it gave is a message of its own."""
+    made = call_in(call)
+    return {**made, "id": call["id"]} if made is not None else call
 
 
 def is_past(name: str) -> bool:

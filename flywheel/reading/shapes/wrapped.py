@@ -20,6 +20,7 @@ from flywheel.reading.shapes.spelling import role_of
 from flywheel.reading.shapes.spoken import made_between
 from flywheel.reading.shapes.turns import CALL_KINDS, ITEM_KINDS, RESULT_KINDS, is_turn, result_of
 from flywheel.reading.values import as_dict, as_list, embedded, first, present, text
+from flywheel.records import content_id
 
 Item = dict[str, Any]
 
@@ -139,7 +140,10 @@ def _with_call(item: Item) -> Item:
 
 def _answered_calls(item: Item) -> Iterator[Item]:
     """Yield the calls in a list next to the agent's words, what they gave, and then the words that came of it."""
-    if role_of(item) != "assistant" or item.get("tool_calls"):
+    if role_of(item) != "assistant":
+        return
+    if item.get("tool_calls"):
+        yield from _with_results(item)
         return
     name = next(
         (name for name, held in item.items() if isinstance(held, list) and held and all(map(_called, held))), ""
@@ -154,6 +158,26 @@ def _answered_calls(item: Item) -> Iterator[Item]:
     results = zip(calls, (called["result"] for _, called in made), strict=True)
     yield {"role": "tool", "content": [result_of({**gave, "tool_call_id": call["id"]}) for call, gave in results]}
     yield {key: held for key, held in item.items() if key != name}
+
+
+def _with_results(item: Item) -> Iterator[Item]:
+    """Yield the calls of a message that shows what each gave, the results, and then the words that came of them.
+
+    A result that is a message of its own too takes the place of the one here.
+    """
+    made = [_called(call) for call in as_list(item["tool_calls"])]
+    if None in made:
+        return
+    about = {name: item[name] for name in _ABOUT if item.get(name) is not None}
+    own = item.get("id") or item.get("index") or content_id(item)[:12]
+    named = [(called["call"]["id"] or f"{own}/{n}", called) for n, called in enumerate(filter(None, made))]
+    yield {"role": "assistant", "content": None, "tool_calls": [{**c["call"], "id": n} for n, c in named], **about}
+    for name, called in named:
+        result = result_of({**called["result"], "tool_call_id": name})
+        yield {"role": "tool", "tool_call_id": name, "of_state": True, "content": [result]}
+    rest = {key: held for key, held in item.items() if key != "tool_calls"}
+    if flat_text(rest.get("content")) or rest.get("reasoning"):
+        yield rest
 
 
 def _called(item: Any) -> Item | None:

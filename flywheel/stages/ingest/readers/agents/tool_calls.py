@@ -18,11 +18,13 @@ from flywheel.reading.messages import arguments, flat_text, messages
 from flywheel.reading.reader import reader
 from flywheel.reading.shapes.actions import answer_of, goal_of, is_step
 from flywheel.reading.shapes.acts import call_in, made_in, result_in, tool_in
+from flywheel.reading.shapes.chats import is_chat
 from flywheel.reading.shapes.entries import entry_of
 from flywheel.reading.shapes.items import IDS
+from flywheel.reading.shapes.places import chats_within
 from flywheel.reading.shapes.whole import is_other_line, whole
 from flywheel.reading.status import FAILED, tool_status
-from flywheel.reading.values import as_dict, embedded, first, ident, picked, text, when
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, picked, text, when
 from flywheel.records import EventKind, content_id
 from flywheel.stages.ingest.readers.agents.message_files import within_file
 from flywheel.stages.ingest.readers.apis._dialects.calls import LINE
@@ -130,8 +132,18 @@ def _listed(record: Any) -> list[Any]:
     """Return the calls with what they gave that a record lists, where it is all that an attempt left."""
     fields = as_dict(record)
     is_said = not _TALKS.isdisjoint(fields) or goal_of(fields) is not None or answer_of(fields) is not None
+    is_said = is_said or _has_chat(fields)
     made = [] if is_said else made_in(fields)
     return made if all(map(_TALKS.isdisjoint, made)) else []
+
+
+def _has_chat(record: Mapping[str, Any]) -> bool:
+    """Whether a record has a chat, be it one that cannot be read."""
+    try:
+        spoken = (held for held in record.values() if any("role" in as_dict(item) for item in as_list(held)))
+        return bool(chats_within(record)) or any(map(is_chat, spoken))
+    except BadRecordError:
+        return True
 
 
 def _share(sample: Sample) -> float:

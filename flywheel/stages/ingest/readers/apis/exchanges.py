@@ -7,6 +7,7 @@ is read in its own dialect.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
@@ -16,7 +17,7 @@ from flywheel.reading.events import Event, answer_from, attempt_of, own_names, s
 from flywheel.reading.feedback import outcome
 from flywheel.reading.messages import Message
 from flywheel.reading.outcomes import by_name, results
-from flywheel.reading.pairs import USED, Pair, response_body
+from flywheel.reading.pairs import USED, Pair, on_the_wire, response_body
 from flywheel.reading.reader import reader, share
 from flywheel.reading.rollout import Rollout, rollout_events
 from flywheel.reading.shapes import about_answer, answered, asked, unread
@@ -64,6 +65,7 @@ _OF_TALKS = ("chat", "message", "conversation", "interaction", "exchange", "comp
 _MODELS = ("model", "modelId", "model_id", "model_name", "ai_model", "model_used", "llm_model")
 _ABOUT_MODEL = ("model_info", "modelInfo", "llm")  # objects that may name it
 _SPLITS = {"train", "test", "dev", "val", "validation", "eval"}  # lists of a data set: no talks
+_ADDRESS = re.compile(r"/models?/(?P<model>[\w.-]{1,80})(?:[:/]|%3A)")
 _API, _WORDS = 0.8, 0.55
 
 
@@ -72,7 +74,7 @@ def _pair(record: Mapping[str, Any]) -> Pair | None:
     if "contents" in record:
         return _joined(record, record.get("response"), record)
     for question, answer in _PAIRS:
-        if record.get(question) and answer in record:
+        if record.get(question) and answer in record and not _is_half(record[question], record[answer]):
             return _joined(_body(record[question]), _body(record[answer]), record)
     if "messages" in as_dict(record.get("llmInput")) and "rawResponse" in as_dict(record.get("llmOutput")):
         return _joined(record["llmInput"], record["llmOutput"]["rawResponse"], record)
@@ -110,6 +112,7 @@ def _joined(question: Any, answer: Any, record: Mapping[str, Any]) -> Pair:
     request = dict(question) if isinstance(question, dict) else {"input": question}
     places = (request, record, *(as_dict(record.get(name)) for name in _ABOUT_MODEL))
     named = next((model for place in places if (model := text(first(place, _MODELS)))), None)
+    named = named or _in_address(record.get("request"))
     turns = isinstance(answer, list) and bool(answer) and all("role" in as_dict(turn) for turn in answer)
     response = response_body(answer) if isinstance(answer, dict | list) and not turns else {"raw": answer}
     beside = {name: record[name] for name in ("inputTokenCount", "outputTokenCount") if name in record}
@@ -122,7 +125,25 @@ def _body(value: Any) -> Any:
     if isinstance(opened, list) and len(opened) == 1 and isinstance(embedded(opened[0]), dict):
         opened = embedded(opened[0]) if isinstance(opened[0], str) else opened
     inner = first(as_dict(opened), _BODIES)
-    return opened if inner is None else embedded(inner)
+    if inner is None:
+        return embedded(on_the_wire(opened)) if _is_recorded(opened) else opened
+    return embedded(inner)
+
+
+def _is_half(asked: Any, answered: Any) -> bool:
+    """Whether what came back over the wire is not there as it was, but a stream, or pieces of one."""
+    return _is_recorded(asked) and not _is_recorded(answered)
+
+
+def _is_recorded(message: Any) -> bool:
+    """Whether a message is HTTP's, with its body in JSON."""
+    return isinstance(message, dict) and isinstance(embedded(on_the_wire(message)), dict)
+
+
+def _in_address(request: Any) -> str | None:
+    """Return the model that the address of a recorded request names, as Gemini's and Bedrock's do."""
+    match = _ADDRESS.search(str(as_dict(request).get("url", "")))
+    return match["model"] if match else None
 
 
 def _history(request: Mapping[str, Any]) -> list[Message]:

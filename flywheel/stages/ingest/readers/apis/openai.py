@@ -110,7 +110,7 @@ def _is_transcript(record: Any) -> bool:
     if not all(any(name in m for name in (*_LISTS, "function_call", "refusal", "audio")) for m in items):
         return False
     parts = (p for m in items for p in as_list(m.get("content")))
-    beside = (held for m in items for name, held in m.items() if name not in _LISTS and isinstance(held, list))
+    beside = (held for m in items for name, held in m.items() if name != "content" and isinstance(held, list))
     is_plain = not has_untyped_parts(items) and people_in(items) is None and not any(map(are_made, beside))
     is_plain = is_plain and not _is_programs(items)
     return is_plain and not any(as_dict(p).get("type") in _BLOCKS for p in parts)

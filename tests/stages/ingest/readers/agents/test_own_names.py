@@ -203,20 +203,34 @@ def test_a_recording_in_yaml_is_no_log_of_a_program(tmp_path: Path, take: Take) 
     assert take(path, cfg=COUNTING).events.is_empty()
 
 
-def test_a_har_file_has_the_calls_that_went_over_the_wire(tmp_path: Path, take: Take) -> None:
-    asked = {"model": "m", "messages": [{"role": "user", "content": ASKED}]}
-    choice = {"index": 0, "message": {"role": "assistant", "content": ANSWERED}, "finish_reason": "stop"}
-    gave = {"id": "c", "object": "chat.completion", "model": "m", "choices": [choice]}
+_CHOICE = {"index": 0, "message": {"role": "assistant", "content": ANSWERED}, "finish_reason": "stop"}
+_CANDIDATE = {"content": {"role": "model", "parts": [{"text": ANSWERED}]}, "finishReason": "STOP"}
+
+
+@pytest.mark.parametrize(
+    ("address", "asked", "gave"),
+    [
+        ("chat/completions", {"model": "m", "messages": [{"role": "user", "content": ASKED}]},
+         {"id": "c", "object": "chat.completion", "model": "m", "choices": [_CHOICE]}),
+        ("models/m:generateContent", {"contents": [{"role": "user", "parts": [{"text": ASKED}]}]},
+         {"candidates": [_CANDIDATE], "usageMetadata": {"promptTokenCount": 12, "candidatesTokenCount": 2}}),
+    ],
+)  # fmt: skip
+def test_a_har_file_has_the_calls_that_went_over_the_wire(
+    tmp_path: Path, take: Take, address: str, asked: dict[str, Any], gave: dict[str, Any]
+) -> None:
     entry = {
         "startedDateTime": AT,
-        "request": {"method": "POST", "url": "https://api.example/v1/chat/completions",
+        "request": {"method": "POST", "url": f"https://api.example/v1/{address}",
                     "postData": {"mimeType": "application/json", "text": json.dumps(asked)}},
         "response": {"status": 200, "content": {"mimeType": "application/json", "text": json.dumps(gave)}},
     }  # fmt: skip
     path = tmp_path / "calls.har"
     path.write_text(json.dumps({"log": {"version": "1.2", "entries": [entry]}}), encoding="utf-8")
-    (row,) = take(path, cfg=COUNTING).payloads()
-    assert (row["input"], row["message"]["content"]) == (asked["messages"], ANSWERED)
+    taken = take(path, cfg=COUNTING)
+    (row,) = taken.payloads()
+    assert (row["input"], row["message"]["content"]) == ([{"role": "user", "content": ASKED}], ANSWERED)
+    assert taken.events["model"].to_list() == ["m"]
 
 
 def test_a_session_of_mcp_has_its_calls_and_nothing_of_other_methods(write: Write, take: Take) -> None:
