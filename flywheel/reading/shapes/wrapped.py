@@ -14,13 +14,12 @@ from typing import Any
 from flywheel.reading.messages import ROLES, flat_text
 from flywheel.reading.shapes.actions import is_step
 from flywheel.reading.shapes.acts import call_in, is_act, result_in, said_in
+from flywheel.reading.shapes.beside import ABOUT, answered_calls, with_call
 from flywheel.reading.shapes.entries import OF_WORKFLOW, entry_of, is_named
 from flywheel.reading.shapes.narrated import narrated
-from flywheel.reading.shapes.spelling import role_of
 from flywheel.reading.shapes.spoken import made_between
 from flywheel.reading.shapes.turns import CALL_KINDS, ITEM_KINDS, RESULT_KINDS, is_turn, result_of
 from flywheel.reading.values import as_dict, as_list, embedded, first, present, text
-from flywheel.records import content_id
 
 Item = dict[str, Any]
 
@@ -44,9 +43,7 @@ _PARTS = {
     "text", "input_text", "output_text", "thinking", "redacted_thinking", "reasoning", "image", "image_url", "file",
     "document", "source", "step-start", "dynamic-tool", *CALL_KINDS, *RESULT_KINDS,
 }  # fmt: skip
-_ABOUT = ("timestamp", "creation_utc", "created_at", "modelId", "model")
 _LISTED = ("tool_calls", "tool_results")
-_BESIDE = ("tool_call", "toolCall", "function_call", "functionCall", "call")  # a call next to the agent's words
 
 
 def unwrapped(item: Any) -> list[Any]:
@@ -60,7 +57,7 @@ def unwrapped(item: Any) -> list[Any]:
         return told
     plain = {name for name in ("author", "message") if isinstance(embedded(item.get(name)), str)}
     if len(item) > 1 and _WRAPS.isdisjoint(item.keys() - plain):
-        return list(_answered_calls(item)) or [_with_call(item)]
+        return list(answered_calls(item)) or [with_call(item)]
     is_row = isinstance(item.get("parts"), str)
     if "role" in item and not (is_row or _HELD & item.keys()):
         return [item]
@@ -123,73 +120,11 @@ def _is_part(part: Any) -> bool:
 
 def _acted(item: Item) -> Iterator[Item]:
     """Yield a call that is an object of its own, and what came of it where the object shows it."""
-    about = {name: item[name] for name in _ABOUT if item.get(name) is not None}
+    about = {name: item[name] for name in ABOUT if item.get(name) is not None}
     call, result = call_in(item), result_in(item)
     yield {"role": "assistant", "content": said_in(item), "tool_calls": [call], **about}
     if result is not None:
         yield {"role": "tool", "content": [result_of({**result, "tool_call_id": call and call["id"]})], **about}
-
-
-def _with_call(item: Item) -> Item:
-    """Return a message of the agent with the call next to its words among its calls; another as it is."""
-    if role_of(item) != "assistant" or item.get("tool_calls"):
-        return item
-    made = next((held for name in _BESIDE if isinstance(held := item.get(name), dict) and call_in(held)), None)
-    return item if made is None else {**item, "tool_calls": [call_in(made)]}
-
-
-def _answered_calls(item: Item) -> Iterator[Item]:
-    """Yield the calls in a list next to the agent's words, what they gave, and then the words that came of it."""
-    if role_of(item) != "assistant":
-        return
-    if item.get("tool_calls"):
-        yield from _with_results(item)
-        return
-    name = next(
-        (name for name, held in item.items() if isinstance(held, list) and held and all(map(_called, held))), ""
-    )
-    if not name or name in ("content", "parts"):
-        return
-    about = {name: item[name] for name in _ABOUT if item.get(name) is not None}
-    own = item.get("id") or item.get("index") or ""
-    made = [(f"{own}/{n}", called) for n, called in enumerate(filter(None, map(_called, item[name])))]
-    calls = [{**called["call"], "id": called["call"]["id"] or call_id} for call_id, called in made]
-    yield {"role": "assistant", "content": None, "tool_calls": calls, **about}
-    results = zip(calls, (called["result"] for _, called in made), strict=True)
-    yield {"role": "tool", "content": [result_of({**gave, "tool_call_id": call["id"]}) for call, gave in results]}
-    yield {key: held for key, held in item.items() if key != name}
-
-
-def _with_results(item: Item) -> Iterator[Item]:
-    """Yield the calls of a message that shows what each gave, the results, and then the words that came of them.
-
-    A result that is a message of its own too takes the place of the one here.
-    """
-    made = [_called(call) for call in as_list(item["tool_calls"])]
-    if None in made:
-        return
-    about = {name: item[name] for name in _ABOUT if item.get(name) is not None}
-    own = item.get("id") or item.get("index") or content_id(item)[:12]
-    named = [(called["call"]["id"] or f"{own}/{n}", called) for n, called in enumerate(filter(None, made))]
-    yield {"role": "assistant", "content": None, "tool_calls": [{**c["call"], "id": n} for n, c in named], **about}
-    for name, called in named:
-        result = result_of({**called["result"], "tool_call_id": name})
-        yield {"role": "tool", "tool_call_id": name, "of_state": True, "content": [result]}
-    rest = {key: held for key, held in item.items() if key != "tool_calls"}
-    if flat_text(rest.get("content")) or rest.get("reasoning"):
-        yield rest
-
-
-def _called(item: Any) -> Item | None:
-    """Return the call in an object, or one object deeper, with what it gave; None where it shows nothing of it."""
-    fields = as_dict(item)
-    call = call_in(fields) or next((made for held in fields.values() if (made := call_in(as_dict(held)))), None)
-    if call is None:
-        return None
-    if raised := fields.get("exception"):
-        return {"call": call, "result": {"result": raised, "is_error": True}}
-    result = result_in(fields)
-    return None if result is None else {"call": call, "result": result}
 
 
 def _ran(item: Item) -> Iterator[Item]:
@@ -288,7 +223,7 @@ def _stored(item: Item) -> Iterator[Item]:
     for name in _STORED:
         held = as_dict(embedded(item.get(name)))
         if is_turn(held) and (isinstance(item[name], str) or "role" not in held):
-            yield {**{name: item[name] for name in _ABOUT if item.get(name) is not None}, **held}
+            yield {**{name: item[name] for name in ABOUT if item.get(name) is not None}, **held}
             return
 
 
@@ -367,7 +302,7 @@ def _pair(item: Item) -> Iterator[Item]:
     said, answered = item.get("user"), item.get("assistant")
     if not isinstance(said, dict) or not isinstance(answered, dict):
         return
-    about = {name: said[name] for name in _ABOUT if said.get(name) is not None}
+    about = {name: said[name] for name in ABOUT if said.get(name) is not None}
     content = as_dict(said.get("content"))
     for held in map(as_dict, content.values()):
         if words := text(first(held, ("prompt", "text", "content"))):
@@ -388,7 +323,7 @@ def _exchange(item: Item) -> Iterator[Item]:
         return
     if len(answered) != 1 or not isinstance(answered[0], str | None):
         return
-    about = {name: item[name] for name in _ABOUT if item.get(name) is not None}
+    about = {name: item[name] for name in ABOUT if item.get(name) is not None}
     yield {"role": "user", "content": said, **about}
     yield from made_between(item, about)
     if answered[0] is not None:
@@ -417,7 +352,7 @@ def _sourced(item: Item) -> Iterator[Item]:
     source, kind, data = text(item.get("source")), item.get("kind"), as_dict(item.get("data"))
     if source is None or kind not in ("message", "tool") or not data:
         return
-    about = {name: item[name] for name in _ABOUT if item.get(name) is not None}
+    about = {name: item[name] for name in ABOUT if item.get(name) is not None}
     about |= {"timestamp": item["creation_utc"]} if item.get("creation_utc") else {}
     role = "assistant" if source in _AGENTS else ROLES.get(source, source)
     calls = [_with_result(n, as_dict(call)) for n, call in enumerate(as_list(data.get("tool_calls")))]
@@ -441,7 +376,7 @@ def _request(item: Item) -> Iterator[Item]:
     asked, meta = as_dict(item.get("message")), as_dict(as_dict(item.get("result")).get("metadata"))
     if not isinstance(item.get("response"), list) or "text" not in asked:
         return
-    about = {name: item[name] for name in _ABOUT if item.get(name) is not None}
+    about = {name: item[name] for name in ABOUT if item.get(name) is not None}
     yield {"role": "user", "content": asked["text"], **about}
     rounds, outputs = (
         [as_dict(one) for one in as_list(meta.get("toolCallRounds"))],
