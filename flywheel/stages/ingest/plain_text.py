@@ -91,7 +91,24 @@ def talk_in(text: str) -> list[dict[str, Any]]:
 
 
 def named_turns(lines: Sequence[_Numbered]) -> _Rows:
-    """Yield the messages of a talk, each with the number of its first line; calls and results are by their names."""
+    """Yield the messages of a talk, each with the number of its first line; calls and results are by their names.
+
+    A call right behind words of the agent is in their message: it was one act.
+    """
+    before: tuple[int, dict[str, Any]] | None = None
+    for number, row in _named_rows(lines):
+        last = before[1] if before is not None else {}
+        if before is not None and row.get("tool_calls") and last["role"] == "assistant" and "tool_calls" not in last:
+            before = before[0], {**last, "tool_calls": row["tool_calls"]}
+            continue
+        if before is not None:
+            yield before
+        before = number, row
+    if before is not None:
+        yield before
+
+
+def _named_rows(lines: Sequence[_Numbered]) -> _Rows:
     start, row, held = 0, dict[str, Any](), list[str]()
     calls = 0
     for number, line in (*lines, (0, "User:")):

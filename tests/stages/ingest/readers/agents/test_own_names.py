@@ -322,7 +322,9 @@ assistant: In Lima."""
 
 def test_a_talk_in_one_text_is_read_with_its_calls(write: Write, take: Take) -> None:
     taken = take(write("chats.jsonl", [{"id": "t01", "difficulty": 2, "text": TOLD}]), cfg=COUNTING)
-    assert kinds(taken) == {"model_call": 3, "request": 1, "tool_result": 1}
+    assert kinds(taken) == {"model_call": 2, "request": 1, "tool_result": 1}, (
+        "words and the call behind them are one act"
+    )
     calls = [call for payload in taken.payloads() for call in payload.get("message", {}).get("tool_calls", ())]
     assert [(call["name"], call["arguments"]) for call in calls] == [("orders", {"id": 7})]
     one = {"id": "t01", "text": "User: Where is it?\nAssistant: In Lima."}  # an example, perhaps
