@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -124,12 +125,17 @@ def main() -> None:
         code = app(args=arguments, prog_name="flywheel", standalone_mode=not as_json)
     except FlywheelError as error:
         _exit(error, as_json=as_json)
-    except BrokenPipeError:  # whoever read it has read enough: `flywheel query ... | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(_PIPE_CLOSED)
     except Exception as error:  # noqa: BLE001 - the last boundary: a traceback would show log text
+        if _has_no_reader(error):  # who read it has read enough: `flywheel query ... | head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(_PIPE_CLOSED)
         _exit(_of_the_command_line(error) or unexpected(error), as_json=as_json)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _has_no_reader(error: Exception) -> bool:
+    """Return whether whoever read the output has gone; polars gives the system's number in words alone."""
+    return isinstance(error, OSError) and (error.errno == errno.EPIPE or f"(os error {errno.EPIPE})" in str(error))
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:

@@ -24,8 +24,9 @@ from flywheel.pipeline.build.tables import RECORDED
 from flywheel.records import TABLES, LogEvent, content_id
 from flywheel.stages.conversations.link import follow_links, told_once
 from flywheel.stages.conversations.series import without_repeated
+from flywheel.stages.conversations.sessions import date_pieces, part_reopened
 from flywheel.stages.conversations.thread import follow_threads, mark_copies
-from flywheel.stages.conversations.unnamed import date_pieces, part_reopened, part_restarted, part_unnamed
+from flywheel.stages.conversations.unnamed import part_restarted, part_unnamed
 from flywheel.stages.tasks.build import follow_tasks
 from flywheel.store import Part, Snapshot, Store
 
@@ -166,6 +167,13 @@ def partition_of(column: str, partitions: int) -> pl.Expr:
     return pl.col(column).str.slice(0, 4).str.to_integer(base=16) % partitions
 
 
+def _as_conversations(events: pl.DataFrame) -> pl.DataFrame:
+    """Return events in the conversations that they are of, which single records do not know."""
+    for step in (date_pieces, part_unnamed, part_restarted, part_reopened, follow_threads):
+        events = step(events)
+    return events
+
+
 def _load(
     stage: Stage,
     store: Store,
@@ -181,11 +189,7 @@ def _load(
             refuse_other_partitions(store, snapshot)
         if table == "events":
             events = _events(stage, store, parts, config.build.cutoff, partition).collect()
-            frames[table] = (
-                events
-                if stage.by == "all"
-                else follow_threads(part_reopened(part_restarted(part_unnamed(date_pieces(events)))))
-            )
+            frames[table] = events if stage.by == "all" else _as_conversations(events)
         elif table == "links" or (table == "tasks" and table not in stage.columns):
             continue  # events, and what is made of them, are read through them
         elif stage.by == "all":

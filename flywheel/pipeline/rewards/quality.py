@@ -89,9 +89,8 @@ def _without_range(ctx: Context) -> Iterator[str]:
     for name, n, low, high, above, below in ranges.sort("name").collect().iter_rows():
         plain = plain_name(name)
         if (above or below) and plain not in cfg.score_names and plain not in cfg.success_at:
-            counts = [f"{above:,} above 1 are unknown"] * bool(above) + [f"{below:,} below 0 are the worst"] * bool(
-                below
-            )
+            shown = ((above, "above 1 are unknown"), (below, "below 0 are the worst"))
+            counts = [f"{several:,} {what}" for several, what in shown if several]
             yield (
                 f"{n:,} outcomes `{plain}` are from {low:g} to {high:g}: {', '.join(counts)}; "
                 f"state their range: [rewards.score_names] {plain} = [WORST, BEST]"

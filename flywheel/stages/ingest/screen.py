@@ -15,6 +15,7 @@ import polars as pl
 
 from flywheel.stages.ingest.patterns import Find, Kind, Scan
 from flywheel.stages.ingest.patterns.hints import Hint
+from flywheel.stages.ingest.patterns.kinds import joined
 
 _BETWEEN = ("},{", ',"')  # objects, fields and texts: no hint needs more than one side of it
 # The id of a call or a response, which joins events and stays: half of what differs from one call to the next.
@@ -44,7 +45,7 @@ class Screened:
 
     def _in_parts(self, text: str, name: str) -> Iterator[Find]:
         parts = _parts(text, name).str.contains(self.kind.trigger).arg_true()
-        for start, end in _joined(text, parts.to_list()):
+        for start, end in joined(_around(text, part) for part in parts.to_list()):
             for find in self.kind.finds(text[start:end], name):
                 yield Find(find.value, start + find.start, start + find.end)
 
@@ -179,22 +180,11 @@ def _parts(text: str, name: str) -> pl.Series:
     )
 
 
-def _joined(text: str, parts: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield where parts of a text are with what is around them, whole lines, those that overlap as one."""
-    first = last = -1
-    for part in parts:
-        start, end = part * _PART - _AROUND, (part + 1) * _PART + _AROUND
-        start = max(0, text.rfind("\n", max(0, start - _LINE), max(0, start)) + 1 or start)
-        line = text.find("\n", end, end + _LINE)
-        end = line if line >= 0 else end
-        if first >= 0 and start <= last:
-            last = max(last, end)
-            continue
-        if first >= 0:
-            yield first, last
-        first, last = start, end
-    if first >= 0:
-        yield first, last
+def _around(text: str, part: int) -> tuple[int, int]:
+    """Return where a part of a text is with what is around it, in whole lines."""
+    start, end = max(0, part * _PART - _AROUND), (part + 1) * _PART + _AROUND
+    line = text.find("\n", end, end + _LINE)
+    return text.rfind("\n", max(0, start - _LINE), start) + 1 or start, line if line >= 0 else end
 
 
 def _together(kinds: Iterable[Screened]) -> list[tuple[Hint, str, list[Screened]]]:

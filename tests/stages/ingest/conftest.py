@@ -57,6 +57,17 @@ class Taken:
 Take = Callable[..., Taken]
 
 
+def calls(taken: Taken) -> list[tuple[str, Any]]:
+    """Return the calls that were made."""
+    made = (call for payload in taken.payloads() for call in payload.get("message", {}).get("tool_calls", ()))
+    return [(call["name"], call["arguments"]) for call in made]
+
+
+def values(taken: Taken) -> list[float]:
+    """Return the outcomes."""
+    return sorted(payload["value"] for payload in taken.payloads() if payload.get("source"))
+
+
 def collect(batches: Iterator[Batch]) -> Taken:
     """Put the batches of one ingest together."""
     ignored: Counter[str] = Counter()

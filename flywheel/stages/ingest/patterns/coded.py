@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from flywheel.stages.ingest.patterns.hints import Hint
-from flywheel.stages.ingest.patterns.kinds import Scan
+from flywheel.stages.ingest.patterns.kinds import Scan, joined
 
 _AROUND = 160  # characters next to an escape that are looked at with it
 _ROUNDS = 3  # of decoding: percent in percent, entities in JSON
@@ -115,8 +115,8 @@ class View(NamedTuple):
 
 def views(text: str) -> Iterator[View]:
     """Yield the parts of a text that read differently from how they are written."""
-    places = [match.span() for match in _ESCAPE.finditer(text)]
-    for start, end in _windows(places, len(text)):
+    places = (match.span() for match in _ESCAPE.finditer(text))
+    for start, end in joined((max(0, first - _AROUND), min(len(text), last + _AROUND)) for first, last in places):
         view = View(text[start:end], list(range(start, end)), list(range(start + 1, end + 1)))
         for _ in range(_ROUNDS):
             decoded = _decoded(view)
@@ -258,19 +258,6 @@ def _without_joints(match: re.Match[str]) -> list[int]:
         [*(joint.start() for joint in joints), match.end()],
     )
     return [place for start, end in zip(starts, ends, strict=True) for place in range(start, end)]
-
-
-def _windows(places: list[tuple[int, int]], length: int) -> Iterator[tuple[int, int]]:
-    start = end = -1
-    for first, last in places:
-        if start >= 0 and first - _AROUND <= end:
-            end = min(length, last + _AROUND)
-            continue
-        if start >= 0:
-            yield start, end
-        start, end = max(0, first - _AROUND), min(length, last + _AROUND)
-    if start >= 0:
-        yield start, end
 
 
 def _decoded(view: View) -> View | None:

@@ -113,16 +113,21 @@ def lowered(text: str) -> str:
 
 def windows(places: Iterable[re.Match[str]], before: int, after: int) -> Iterator[tuple[int, int]]:
     """Yield the parts of a text around places, those that overlap as one."""
-    start = end = -1
-    for place in places:
-        if start >= 0 and place.start() - before <= end:
-            end = max(end, place.end() + after)
+    return joined((max(0, place.start() - before), place.end() + after) for place in places)
+
+
+def joined(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield spans in the order of their starts, those that overlap or meet as one."""
+    first = last = -1
+    for start, end in spans:
+        if first >= 0 and start <= last:
+            last = max(last, end)
             continue
-        if start >= 0:
-            yield start, end
-        start, end = max(0, place.start() - before), place.end() + after
-    if start >= 0:
-        yield start, end
+        if first >= 0:
+            yield first, last
+        first, last = start, end
+    if first >= 0:
+        yield first, last
 
 
 def digits_of(text: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 from flywheel.extensions import Sample
 from flywheel.reading.events import Event, answer_from, attempt_of, own_names, source_of
 from flywheel.reading.feedback import outcome
-from flywheel.reading.messages import Message
+from flywheel.reading.messages import Message, with_instructions
 from flywheel.reading.outcomes import by_name, results
 from flywheel.reading.pairs import USED, Pair, on_the_wire, response_body
 from flywheel.reading.reader import reader, share
@@ -101,11 +101,8 @@ def _with_history(question: str, record: Mapping[str, Any]) -> Any:
         before = before[:-2]
     elif before and before[-1]["role"] == "user" and (before[-1].get("content") or "").strip() == now[0]:
         before = before[:-1]
-    prompt = text(first(record, ("systemPrompt", "system_prompt")))
-    opening = (
-        [{"role": "system", "content": prompt}] if prompt and not any(m["role"] == "system" for m in before) else []
-    )
-    return {"messages": [*opening, *before, {"role": "user", "content": question}]} if before else question
+    now_asked: Message = {"role": "user", "content": question}
+    return {"messages": [*with_instructions(before, record), now_asked]} if before else question
 
 
 def _joined(question: Any, answer: Any, record: Mapping[str, Any]) -> Pair:

@@ -9,23 +9,12 @@ from typing import Any
 
 import pytest
 from flywheel.reading.usage import token_counts
-from flywheel.stages.conversations.unnamed import part_reopened
-from tests.stages.ingest.conftest import COUNTING
+from flywheel.stages.conversations.sessions import part_reopened
+from tests.stages.ingest.conftest import COUNTING, calls, values
 
 Write = Callable[..., Path]
 Take = Callable[..., Any]
 Row = dict[str, Any]
-
-
-def calls(taken: Any) -> list[tuple[str, Any]]:
-    """Return the calls that were made."""
-    made = (call for payload in taken.payloads() for call in payload.get("message", {}).get("tool_calls", ()))
-    return [(call["name"], call["arguments"]) for call in made]
-
-
-def values(taken: Any) -> list[float]:
-    """Return the outcomes."""
-    return sorted(payload["value"] for payload in taken.payloads() if payload.get("source"))
 
 
 def test_calls_next_to_how_they_ended_are_an_attempt(write: Write, take: Take) -> None:
@@ -98,6 +87,8 @@ def test_a_call_that_no_event_holds_refuses_its_record(write: Write, take: Take)
     assert taken.quarantined["detail"].to_list() == ["log_events[] has a call that would not be read with the rest"]
 
 
+# Its argument is called as what opens a session is.
+DOOR = {"id": "c", "type": "function", "function": {"name": "door", "arguments": {"opens": "s-9"}}}
 STREAMS = [
     {"type": "init", "session_id": "s-1", "model": "m"},
     {"type": "message", "role": "user", "content": "Build the page"},
@@ -105,6 +96,8 @@ STREAMS = [
     {"type": "result", "status": "success", "stats": {"input_tokens": 100, "output_tokens": 10}},
     {"type": "init", "session_id": "s-2", "model": "m"},
     {"type": "message", "role": "user", "content": "Build it again"},
+    {"type": "message", "role": "assistant", "content": "", "tool_calls": [DOOR]},
+    {"type": "message", "role": "tool", "tool_call_id": "c", "content": "open"},
     {"type": "message", "role": "assistant", "content": "Built."},
     {"type": "result", "status": "success", "stats": {"input_tokens": 200, "output_tokens": 20}},
     {"type": "init", "session_id": "s-1", "model": "m"},
@@ -131,7 +124,12 @@ def test_a_file_of_several_sessions_is_as_many_talks(
     taken = take(write("out.jsonl", lines), cfg=COUNTING)
     parted = part_reopened(taken.events)
     said = [
-        [m["content"] for p in map(json.loads, own["payload"]) for m in (*p.get("messages", ()), p.get("message")) if m]
+        [
+            m["content"]
+            for p in map(json.loads, own["payload"])
+            for m in (*p.get("messages", ()), p.get("message"))
+            if m and m.get("content")
+        ]
         for _, own in parted.sort("source_line").group_by("conversation_id", maintain_order=True)
     ]
     assert said == expected

@@ -14,7 +14,7 @@ from flywheel.config import EpisodesConfig
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.funnel import Funnel
 from flywheel.stages.conversations.episodes import build_episodes
-from flywheel.stages.conversations.unnamed import date_pieces
+from flywheel.stages.conversations.sessions import date_pieces
 from flywheel.stages.ingest.readers.agents.opencode import READER
 
 AT = 1_790_845_200_000  # milliseconds

@@ -13,22 +13,11 @@ from flywheel import Project
 from flywheel.config import Config
 from flywheel.records import ATTEMPT_STEP
 from flywheel.stages.conversations.unnamed import part_restarted
-from tests.stages.ingest.conftest import COUNTING
+from tests.stages.ingest.conftest import COUNTING, calls, values
 
 Write = Callable[..., Path]
 Take = Callable[..., Any]
 Row = dict[str, Any]
-
-
-def calls(taken: Any) -> list[tuple[str, Any]]:
-    """Return the calls that were made."""
-    made = (call for payload in taken.payloads() for call in payload.get("message", {}).get("tool_calls", ()))
-    return [(call["name"], call["arguments"]) for call in made]
-
-
-def values(taken: Any) -> list[float]:
-    """Return the outcomes."""
-    return sorted(payload["value"] for payload in taken.payloads() if payload.get("source"))
 
 
 def test_rollouts_of_one_prompt_keep_their_rewards(write: Write, take: Take) -> None:
