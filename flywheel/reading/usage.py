@@ -18,11 +18,12 @@ _OUTPUT = (
     "output_tokens", "completion_tokens", "outputTokens", "candidates_token_count", "candidatesTokenCount",
     "eval_count", "outputTokenCount", "llmCompletionTokens", "completion",
 )  # fmt: skip
+APART = ("cache_creation_input_tokens", "cache_read_input_tokens")  # Anthropic counts them besides `input_tokens`
+APART_ANYWHERE = (*APART, "cacheReadInputTokens", "cacheWriteInputTokens", "cacheCreationInputTokens")  # and Bedrock
 # Of the cache, by further names. Where there are more of them than input, the input does not hold them.
 _CACHED = (
-    "cache_read_tokens", "cache_creation_tokens", "cache_write_tokens", "cacheReadTokens", "cacheCreationTokens",
-    "cacheWriteTokens", "cache_creation_input_tokens", "cache_read_input_tokens", "cacheReadInputTokens",
-    "cacheWriteInputTokens", "cacheCreationInputTokens",
+    *APART_ANYWHERE, "cache_read_tokens", "cache_creation_tokens", "cache_write_tokens", "cacheReadTokens",
+    "cacheCreationTokens", "cacheWriteTokens",
 )  # fmt: skip
 _REASONING = ("thoughts_token_count", "thoughtsTokenCount")  # Gemini does not count them as output
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from flywheel.reading.usage import token_counts
+from flywheel.reading.usage import APART_ANYWHERE, token_counts
 from flywheel.reading.values import as_dict, as_list, first, ident, number, picked, present, text, when
 
 COPIED = "copied"  # of a message: it is in the chat from which this one went on, and its tokens count there
@@ -27,8 +27,6 @@ _TIMES = (
 _MODELS = ("model", "model_name", "modelID", "modelId", "model_slug", "model_id", "ai_model_id")
 _USAGE = ("usage", "usage_metadata", "usageMetadata", "token_usage", "models_usage", "tokens", "metrics",
           "totalUsage", "tokens_used", "tokenUsage")  # fmt: skip
-_CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens", "cacheReadInputTokens", "cacheWriteInputTokens",
-           "cacheCreationInputTokens")  # fmt: skip
 _ABOUT = ("response_metadata", "metadata", "meta", "modelInfo")
 
 
@@ -64,7 +62,7 @@ def _cost(value: Any) -> float | None:
 
 def _counts(usage: Mapping[str, Any]) -> dict[str, int | None]:
     if not {"input", "output"} & usage.keys():
-        return token_counts(usage, cached=_CACHED if {"input_tokens", "inputTokens"} & usage.keys() else ())
+        return token_counts(usage, cached=APART_ANYWHERE if {"input_tokens", "inputTokens"} & usage.keys() else ())
     cache = as_dict(usage.get("cache")) or picked(usage, ("cacheRead", "cacheWrite"))  # which these count apart
     names = {"input_tokens": "input", "output_tokens": "output"}
     counted = {name: usage.get(short) for name, short in names.items()} | dict(cache)

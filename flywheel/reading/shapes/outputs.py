@@ -15,7 +15,7 @@ from flywheel.reading.messages import Message, flat_text, messages
 from flywheel.reading.shapes.inputs import DEEPEST, asked, listed, schemas
 from flywheel.reading.shapes.turns import ITEM_KINDS, is_part, is_turn, koogs_calls, turns_of
 from flywheel.reading.streams import assembled
-from flywheel.reading.usage import token_counts
+from flywheel.reading.usage import APART, token_counts
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, present, text
 
 _GENERATION = {"text", "type", "generation_info"}  # of LangChain
@@ -29,7 +29,6 @@ _DEPTH = 5
 _CALLS = re.compile(
     r'"(?:tool_?calls|function_?call|tool_?use)"\s*:\s*(?:\[\s*)?\{|"function"\s*:\s*\{\s*"arguments"', re.IGNORECASE
 )
-_APART = ("cache_creation_input_tokens", "cache_read_input_tokens")  # Anthropic counts them besides `input_tokens`
 _USAGE = ("usage", "usage_metadata", "token_usage", "usageMetadata")
 _REASONS = ("finish_reason", "stop_reason", "finishReason", "stopReason")
 _MODEL = ("model_name", "model", "model_version", "modelVersion")
@@ -165,7 +164,7 @@ def about_answer(item: Any) -> dict[str, Any]:
 def _counted(usage: Mapping[str, Any]) -> dict[str, int | None]:
     """Return the tokens of a call; where a sum is logged, cached ones are in it."""
     summed = not usage.keys().isdisjoint(("prompt_tokens", "total_tokens"))
-    return token_counts(usage, cached=() if summed else _APART)
+    return token_counts(usage, cached=() if summed else APART)
 
 
 def _own_id(place: Mapping[str, Any]) -> str | None:

@@ -21,7 +21,7 @@ from flywheel.reading.messages import Message, messages
 from flywheel.reading.reader import reader, share
 from flywheel.reading.shapes.notices import is_by_program
 from flywheel.reading.status import FAILED, OK, UNKNOWN, stated_status
-from flywheel.reading.usage import token_counts
+from flywheel.reading.usage import APART, token_counts
 from flywheel.reading.values import as_dict, as_list, first, ident, number, present, text, version, when
 from flywheel.records import EventKind
 
@@ -30,7 +30,6 @@ _BOOKKEEPING = {
     "summary": "leafUuid", "file-history-snapshot": "snapshot", "queue-operation": "sessionId", "system": "sessionId",
     "custom-title": "sessionId", "progress": "sessionId", "attachment": "sessionId", "last-prompt": "sessionId",
 }  # fmt: skip
-_CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens")
 UNNAMED = "default"  # the session of what its SDK sends
 _COMPACTED = {"replaces_context": True, "tags": ["compacted"]}
 _INTERRUPTED = "[Request interrupted by user"
@@ -85,7 +84,7 @@ def _read(record: Any, line: int) -> Iterator[Event]:
 
 def _totals(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a run of the command line took in all, by its last line: a proxy may log no tokens of replies."""
-    used = token_counts(as_dict(record.get("usage")), cached=_CACHED)
+    used = token_counts(as_dict(record.get("usage")), cached=APART)
     totals = present(**used, cost_usd=number(record.get("total_cost_usd")))
     return {"usage_so_far": totals} if any(totals.values()) else {}
 
@@ -150,7 +149,7 @@ def _reply(message: Mapping[str, Any], source: Source) -> Iterator[Event]:
         response_id=response,
         fragment="block" if response else None,
         finish_reason=text(message.get("stop_reason")),
-        **token_counts(usage, cached=_CACHED),
+        **token_counts(usage, cached=APART),
     )
     ids = [*source["ids"], *([f"response:{response}"] if response else [])]
     yield {**source, "ids": ids, "kind": EventKind.MODEL_CALL, "payload": payload}

@@ -18,7 +18,7 @@ from flywheel.reading.feedback import feedback, outcome
 from flywheel.reading.messages import arguments, flat_text, messages, result_message, tool_schemas
 from flywheel.reading.reader import reader, share
 from flywheel.reading.status import FAILED, OK
-from flywheel.reading.usage import token_counts
+from flywheel.reading.usage import APART, token_counts
 from flywheel.reading.values import as_dict, as_list, first, ident, present, text, when
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers.agents.message_files import within_file
@@ -36,7 +36,6 @@ _NEEDS = {
 _MARKERS = ("agent.", "user.", "session.", "span.", "system.", "event_")
 _PAGES = ("data", "events")
 _BETWEEN = ("agent.thread_message_received", "agent.thread_message_sent", "system.message")
-_CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens")
 # A grader that finds the rubric out of place (`failed`), or is interrupted, has not looked at the work.
 _VERDICTS = {"satisfied": 1.0, "needs_revision": 0.0, "max_iterations_reached": 0.0}
 _PAGE = 1_000_000  # more events than a record has
@@ -133,7 +132,7 @@ def _of_event(event: Mapping[str, Any], source: Source) -> Iterator[Event]:
     elif kind == "agent.thread_context_compacted":
         yield request([], source, seq, {"replaces_context": True, "tags": ["compacted"]})
     elif kind == "span.model_request_end":
-        yield request([], source, seq, present(token_counts(as_dict(event["model_usage"]), cached=_CACHED)))
+        yield request([], source, seq, present(token_counts(as_dict(event["model_usage"]), cached=APART)))
     elif kind == "session.error":
         yield request([], source, seq, {"tags": ["api_error"]})
     else:

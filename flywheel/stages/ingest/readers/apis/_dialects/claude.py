@@ -11,13 +11,12 @@ from typing import Any
 
 from flywheel.reading.messages import Message, messages, tool_schemas
 from flywheel.reading.streams import stream_events
-from flywheel.reading.usage import token_counts
+from flywheel.reading.usage import APART, token_counts
 from flywheel.reading.values import as_dict, as_list, embedded, present, text
 from flywheel.stages.ingest.readers.apis._dialects.calls import Dialect
 
 _FOREIGN = ("output_text", "input_text", "refusal")  # parts of another API's messages, which also have a type
 _BLOCKS = ("text", "thinking", "redacted_thinking", "tool_use", "tool_result", "server_tool_use")
-_CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens")
 _DELTAS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 
 
@@ -122,7 +121,7 @@ def _answer(asked: Mapping[str, Any], response: Mapping[str, Any]) -> tuple[list
     usage = as_dict(response.get("usage"))
     fields = {
         "finish_reason": text(response.get("stop_reason")),
-        **token_counts(usage, cached=_CACHED),
+        **token_counts(usage, cached=APART),
         "tags": ["partial"] if response.get("partial") else None,
     }
     turns = messages([{"role": "assistant", "content": content}])
