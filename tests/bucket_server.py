@@ -1,13 +1,15 @@
 """A small HTTP server that speaks S3, with its objects in memory: the part of the protocol that flywheel asks for.
 
 Shapes are those of Amazon's API reference: PutObject with If-None-Match, GetObject with Range, HeadObject,
-ListObjectsV2, DeleteObject and DeleteObjects. `lies` makes it overwrite where it is asked to create, as some servers
-do.
+ListObjectsV2, DeleteObject and DeleteObjects; and those of Google's XML API, which differs in what creates an object
+(x-goog-if-generation-match: 0) and in the names of headers. `lies` makes it overwrite where it is asked to create, as
+some servers do.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -75,6 +77,14 @@ class BucketServer:
         """Make this process's commands talk to it."""
         for name, value in environment(self.url).items():
             monkeypatch.setenv(name, value)
+
+    def use_as_google(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        """Make this process's commands talk to it as to Google Cloud Storage."""
+        key = folder / "account.json"
+        names = ("client_email", "private_key", "private_key_id")
+        account = {"gcs_base_url": self.url, "disable_oauth": True, **dict.fromkeys(names, "")}
+        key.write_text(json.dumps(account), encoding="utf-8")
+        monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT", str(key))
 
 
 def machine(folder: Path, store: str = URL) -> Project:
@@ -148,12 +158,13 @@ class _Handler(BaseHTTPRequestHandler):
         return not refuses
 
     def do_PUT(self) -> None:
-        """Keep an object; with If-None-Match only where there is none."""
+        """Keep an object; with If-None-Match, or Google's generation 0, only where there is none."""
         if not self._asked():
             return
-        headers = {name.lower(): value for name, value in self.headers.items() if name.lower().startswith("x-amz-meta")}
+        metadata = ("x-amz-meta", "x-goog-meta")
+        headers = {name.lower(): value for name, value in self.headers.items() if name.lower().startswith(metadata)}
         with self.kept.lock:
-            create = self.headers.get("If-None-Match") == "*"
+            create = self.headers.get("If-None-Match") == "*" or self.headers.get("x-goog-if-generation-match") == "0"
             if create and not self.kept.lies and self.name in self.kept.objects:
                 self._error(412, "PreconditionFailed")
                 return

@@ -119,6 +119,30 @@ def test_an_own_commit_is_known_again_when_its_answer_was_lost(bucket: BucketSer
     assert bucket.asked.count(put) == 2
 
 
+def test_google_s_storage_holds_a_store_and_logs_as_s3_does(
+    bucket: BucketServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket.use_as_google(monkeypatch, tmp_path)
+    one = machine(tmp_path / "one", "gs://b/team/project")
+    one.ingest(_logs(tmp_path))
+    one.build(select="links")
+    one.build(select="episodes")
+    other = machine(tmp_path / "other", "gs://b/team/project")
+    assert other.query("SELECT count(*) AS n FROM episodes").to_pylist() == [{"n": 3}]
+    bucket.put("/b/logs/3.jsonl", _logs(tmp_path, 3, 5)[0].read_bytes())
+    assert other.ingest(["gs://b/logs"]).kept == 2
+    assert one.ingest(["gs://b/logs"]).kept == 0  # which sees what the other one has stored
+    assert other.store.numbers("ingest") == [1, 2]
+    for kept in bucket.objects.values():
+        kept.modified = kept.modified.replace(year=2020)
+    assert one.gc(Kept(snapshots=1)).count > 0
+    assert one.query("SELECT count(*) AS n FROM events").to_pylist() == [{"n": 5}]
+    bucket.clear()
+    bucket.lies = True
+    with pytest.raises(BucketError, match="overwrites what it was asked only to create"):
+        machine(tmp_path / "third", "gs://b/team/project").ingest(_logs(tmp_path))
+
+
 def test_a_server_that_overwrites_is_refused_before_anything_is_written(bucket: BucketServer, tmp_path: Path) -> None:
     bucket.lies = True
     with pytest.raises(BucketError, match="overwrites what it was asked only to create"):
