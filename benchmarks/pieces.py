@@ -92,9 +92,10 @@ class Held:
 
     def _run(self) -> None:
         while True:
+            began = time.thread_time()
             self.here = max(self.here, memory(os.getpid()))
             self.there = max([self.there, *map(memory, world.children())])
-            time.sleep(0.02)
+            time.sleep(max(0.02, world.REST * (time.thread_time() - began)))
 
 
 def memory(process: int) -> float:
