@@ -15,6 +15,8 @@ from typing import Any
 
 from flywheel.io.safe_path import starting_safely
 
+_THREADS = "POLARS_MAX_THREADS"
+
 
 class Processes(ProcessPoolExecutor):
     """Worker processes, each prepared by `begin(*given)`; each starts when there is work for it.
@@ -25,13 +27,30 @@ class Processes(ProcessPoolExecutor):
     """
 
     def __init__(self, count: int, begin: Callable[..., object], *given: object) -> None:
+        self._count = count
         with starting_safely():  # locks start a process that cleans up after them
             super().__init__(count, get_context("spawn"), _begin, (begin, given))
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Give work to a process, which may be started for it."""
-        with starting_safely():
+        with starting_safely(), _sharing_cores(self._count):
             return super().submit(function, *args, **kwargs)
+
+
+@contextmanager
+def _sharing_cores(count: int) -> Iterator[None]:
+    """Let so many processes start with the share of the cores that is theirs for polars, whose threads else compete.
+
+    What the user sets stays. Polars reads it when it is loaded, which in this process it is already.
+    """
+    if _THREADS in os.environ:
+        yield
+        return
+    os.environ[_THREADS] = str(max(1, (os.cpu_count() or 1) // count))
+    try:
+        yield
+    finally:
+        del os.environ[_THREADS]
 
 
 @contextmanager

@@ -42,7 +42,7 @@ _CODE = re.compile(r"-?\d{1,9}\Z", re.ASCII)
 _TYPE = re.compile(r"\s*(?:[\w.]*\.)?([A-Z]\w*(?:Error|Exception))\b")
 _PARSED_LENGTH = 200_000  # longer results are data; their first words decide
 _LONGEST_NOTHING = 300  # characters
-_STATES = {*(name for name, _ in _FLAGS), *_ERRORS, "status", "stderr"}  # fields that show no result
+_ENDINGS = {*(name for name, _ in _FLAGS), *_ERRORS, *_CODES, "status", "stderr"}  # fields that show no result
 _RAN_LIST = "ok okay done success successful successfully succeeded executed completed finished"
 _RAN = frozenset(_RAN_LIST.split())
 _NONE = frozenset(("empty", "none", "null", "nil", "nothing", "undefined"))
@@ -168,8 +168,7 @@ def says_nothing(content: str | None) -> bool:
 def _is_nothing(value: Any) -> bool:
     """Whether a JSON value is empty, or an object whose fields are, but for those that say how the call ended."""
     if isinstance(value, dict):
-        fields = {**value, **dict.fromkeys(_STATES | set(_CODES))}
-        return all(map(_is_nothing, fields.values()))
+        return all(name in _ENDINGS or _is_nothing(field) for name, field in value.items())
     if isinstance(value, list):
         return all(map(_is_nothing, value))
     return value is None or (isinstance(value, str) and says_nothing(value))

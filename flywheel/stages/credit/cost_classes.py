@@ -21,6 +21,7 @@ _BY_TOOL = '"role":"tool"'
 _ERROR = re.compile(r"\b(?:[A-Za-z]\w*(?:Error|Exception)|[45]\d\d)\b")
 _LOOKED_AT = 400  # characters of a failure in which its kind is looked for
 _MOST_SHAPED = 20_000  # characters of a result whose shape is read
+_SHORT = 500  # characters of messages that may well come again
 
 
 def text_class(action: str) -> str:
@@ -40,12 +41,21 @@ def observation_class(names: Sequence[str], status: Sequence[str], after: str) -
     """
     if not names:
         return ""
+    if len(after) <= _SHORT:
+        return _class_again(tuple(names), tuple(status), after)
+    return _class_of(names, status, after)
+
+
+def _class_of(names: Sequence[str], status: Sequence[str], after: str) -> str:
     contents = _contents(after) if _BY_TOOL in after else {}
     classes = []
     for name, end in zip(names, status, strict=True):
         results = contents.get(name)
         classes.append(f"{name} {_result(end, results.pop(0))}" if results else f"{name} {end}")
     return "\n".join(sorted(classes))
+
+
+_class_again = lru_cache(maxsize=8192)(_class_of)
 
 
 def _contents(after: str) -> dict[str, list[str]]:

@@ -23,7 +23,7 @@ import orjson
 import polars as pl
 
 from flywheel.stages.credit.cost_classes import observation_class, text_class
-from flywheel.stages.values.keys import slotted
+from flywheel.stages.values.keys import slotted, tools_of
 
 if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
@@ -108,7 +108,7 @@ def _actions(steps: pl.DataFrame) -> tuple[Ints, Ints, Ints]:
     texts = [None if key is not None else text_class(a) for key, a in steps.select("action_key", "action").iter_rows()]
     exact = steps["action_key"].fill_null(pl.Series(texts, dtype=pl.String))
     alike = slotted(exact)
-    names = steps.select(pl.col("tool_names").list.sort().list.join("\n"))["tool_names"]
+    names = tools_of(steps)
     named = pl.select(pl.when(names != "").then(names).otherwise(exact)).to_series()
     broken = steps["malformed"].to_numpy().astype("int64")
     return _codes(exact), _codes(alike), dense(_codes(named), broken)
@@ -116,11 +116,12 @@ def _actions(steps: pl.DataFrame) -> tuple[Ints, Ints, Ints]:
 
 def _seen(episodes: pl.DataFrame, steps: pl.DataFrame) -> list[str]:
     """Return the class of what came back after each step: how each tool ended and what its result looks like."""
+    goes_on = pl.col("episode_id") == pl.col("episode_id").shift(-1)
     rows = (
         steps.select("episode_id", "tool_names", "tool_status", "observation", "resets_context")
         .with_columns(
-            after=pl.col("observation").shift(-1).over("episode_id"),
-            other=pl.col("resets_context").shift(-1).over("episode_id"),
+            after=pl.when(goes_on).then(pl.col("observation").shift(-1)),
+            other=pl.when(goes_on).then(pl.col("resets_context").shift(-1)),
         )
         .join(episodes.select("episode_id", "tail"), on="episode_id", how="left", maintain_order="left")
         .select(
@@ -156,7 +157,7 @@ def _states(steps: pl.DataFrame, depth: Ints, seen: Ints) -> tuple[Ints, Ints]:
     how = steps.select(
         pl.concat_str(
             pl.col("tool_names").list.last().fill_null(""),
-            (pl.col("tool_status").list.set_intersection(list(_FAILED)).list.len() > 0).cast(pl.String),
+            pl.any_horizontal(pl.col("tool_status").list.contains(status) for status in _FAILED).cast(pl.String),
             separator=" ",
         )
     ).to_series()

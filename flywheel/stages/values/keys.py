@@ -64,6 +64,12 @@ def _hashed(frame: pl.DataFrame, *parts: pl.Expr) -> pl.Series:
     return _named(texts["text"], _digest)
 
 
+def tools_of(steps: pl.DataFrame) -> pl.Series:
+    """Return the names of each step's tools, sorted, a blank between two; each set of names is sorted once."""
+    together = steps.select(pl.col("tool_names").list.join("\n"))["tool_names"]
+    return _named(together, lambda names: " ".join(sorted(names.split("\n"))))
+
+
 def requests(steps: pl.DataFrame) -> pl.DataFrame:
     """Return {episode_id, request} of every episode: the user's first words; null without words."""
     said = steps.lazy().select("episode_id", "index", "observation")
@@ -117,20 +123,12 @@ def keyed(episodes: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
         intents(episodes, steps), on="episode_id", how="inner", maintain_order="left"
     )
     rows = (
-        rows.with_columns(_ended=_ended())
+        rows.with_columns(_tools=tools_of(rows))
+        .with_columns(_ended=_ended())
         .with_columns(action_0=_relative(rows))
         .with_columns(action_0=pl.coalesce("action_0", _spoken(rows)))
     )
-    names = pl.col("tool_names").list.sort().list.join(" ")
-    named = (
-        pl.when(names != "")
-        .then(names + (" " + pl.col("action_0").str.extract_all(_CHOICE).list.sort().list.join(" ")))
-        .otherwise(pl.col("action_0"))
-    )
-    rows = rows.hstack(_position(rows)).with_columns(
-        action_1=slotted(rows["action_0"]),
-        action_2=pl.concat_str(named, pl.col("malformed").cast(pl.String)),
-    )
+    rows = rows.hstack(_position(rows)).with_columns(action_1=slotted(rows["action_0"]), action_2=_roughly(rows))
     shared = pl.col("around"), pl.col("intent"), pl.col("place")
     states = {
         "state_0": _hashed(rows, *shared, pl.col("task_id"), pl.col("state_key")),
@@ -140,6 +138,19 @@ def keyed(episodes: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     actions = {action_column(level): _hashed(rows, pl.col(action_column(level))) for level in LEVELS}
     keys = [name(level) for level in LEVELS for name in (state_column, action_column)]
     return rows.with_columns(**states, **actions).select("episode_id", "index", *keys)
+
+
+def _roughly(rows: pl.DataFrame) -> pl.Series:
+    """Return each action as its tools and its arguments that are one word, or its kind of text; each is read once."""
+    texts = rows.select(text=pl.concat_str("_tools", pl.col("malformed").cast(pl.String), "action_0", separator="\0"))[
+        "text"
+    ]
+    distinct = texts.unique().drop_nulls().to_frame().with_columns(part=pl.col("text").str.splitn("\0", 3))
+    name, malformed, action = (pl.col("part").struct[f"field_{n}"] for n in range(3))
+    chosen = name + " " + action.str.extract_all(_CHOICE).list.sort().list.join(" ")
+    rough = pl.when(name != "").then(chosen).otherwise(action) + malformed
+    made = distinct.select(rough=rough)["rough"]
+    return texts.replace_strict(distinct["text"], made, default=None, return_dtype=pl.String)
 
 
 def _relative(rows: pl.DataFrame) -> pl.Series:
@@ -156,18 +167,18 @@ def _relative(rows: pl.DataFrame) -> pl.Series:
 def _ended() -> pl.Expr:
     """Return each step's tools and how they ended; empty for text."""
     failed = pl.col("malformed") | pl.col("tool_status").list.contains(ToolStatus.FAILED.value)
-    names = pl.col("tool_names").list.sort().list.join(" ")
     ending = pl.when(failed).then(pl.lit(" failed")).otherwise(pl.lit(" ok"))
-    return pl.when(pl.col("action_key").is_not_null()).then(names + ending).otherwise(pl.lit(""))
+    return pl.when(pl.col("action_key").is_not_null()).then(pl.col("_tools") + ending).otherwise(pl.lit(""))
 
 
 def _position(rows: pl.DataFrame) -> pl.DataFrame:
     """Return where in its episode each step is: {place, far, last, asked}."""
     marks = _named(rows["_ended"], lambda text: str(int(_digest(text)[:12], 16) if text else 0))
+    follows = pl.col("episode_id") == pl.col("episode_id").shift(1)
     before = rows.select(
         "episode_id",
         mark=marks.cast(pl.Int64),
-        last=pl.col("_ended").shift(1).over("episode_id").fill_null(""),
+        last=pl.when(follows).then(pl.col("_ended").shift(1)).fill_null(""),
         asked=pl.col("observation").str.contains(_BY_USER, literal=True).cast(pl.Int64),
         called=(pl.col("_ended") != "").cast(pl.Int64),
     ).with_columns(

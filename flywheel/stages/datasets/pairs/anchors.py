@@ -57,13 +57,14 @@ def is_failed() -> pl.Expr:
 def anchored(steps: pl.DataFrame) -> pl.DataFrame:
     """Return the steps, sorted, with the columns seen, exact, rough, act, failed and turn.
 
-    `act` names the action: its calls, or its words; `turn` counts the calls made before; null `act`: an empty message.
+    States are numbers that mean something among these steps alone. `act` names the action: its calls, or its words;
+    `turn` counts the calls made before; null `act`: an empty message.
     """
     rows = _rows(steps)
     states = list(_walk(map(_Row._make, rows.select(*_Row._fields).iter_rows())))
     names = [*ANCHORS, "act", "turn"]
     columns = {name: [row[place] for row in states] for place, name in enumerate(names)}
-    types = dict.fromkeys(names, pl.String) | {"turn": pl.Int64}
+    types = dict.fromkeys(names, pl.Int64) | {"act": pl.String}
     return rows.drop("observation", "asked", "newest", "action", "kind", "tools", "step").with_columns(
         pl.Series(name, columns[name], dtype=types[name]) for name in names
     )
@@ -73,8 +74,8 @@ def _rows(steps: pl.DataFrame) -> pl.DataFrame:
     calls = pl.col("action_key").is_not_null()
     goes_on = pl.col("episode_id").shift(-1) == pl.col("episode_id")
     short = pl.col("observation").str.len_chars() <= _SHORT
-    after = pl.when(goes_on & calls & short.shift(-1)).then(pl.col("observation").shift(-1))
-    empty = after.map_elements(_shows_nothing, return_dtype=pl.Boolean).fill_null(value=False)
+    after = pl.when(goes_on & calls & ~is_failed() & short.shift(-1)).then(pl.col("observation").shift(-1))
+    empty = after.map_batches(_show_nothing, return_dtype=pl.Boolean)
     roles = pl.col("observation").str.extract_all(_ROLE)
     kind = pl.when(~calls).then(pl.lit("")).when(is_failed()).then(pl.lit("failed")).when(empty).then(pl.lit("empty"))
     made = {"step", "kind", "tools", "asked", "newest"}
@@ -89,39 +90,60 @@ def _rows(steps: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def _show_nothing(observations: pl.Series) -> pl.Series:
+    """Return whether each shows nothing, without observation that it does; a text that comes again is read once."""
+    nothing = [text for text in observations.unique().drop_nulls() if _shows_nothing(text)]
+    return observations.is_in(nothing).fill_null(value=False)
+
+
 def _shows_nothing(observation: str) -> bool:
     """Whether no tool's result among some messages shows more than that its call ran."""
     results = [m.get("content") for m in orjson.loads(observation) if m["role"] == "tool"]
     return bool(results) and all(says_nothing(r if isinstance(r, str) else None) for r in results)
 
 
-def _digest(*parts: str) -> str:
-    return hashlib.blake2b("\n".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def _walk(rows: Iterator[_Row]) -> Iterator[tuple[str, str, str, str | None, int]]:
-    episode, seen, kinds, done, last, turn = "", "", "", Counter[str](), "", 0
-    spoken, newest = 0, ""
+class _Numbers(dict[tuple[object, ...], int]):
+    """Numbers what it is asked for, in the order in which that is first met; equal parts have one number."""
+
+    def __missing__(self, parts: tuple[object, ...]) -> int:
+        self[parts] = number = len(self)
+        return number
+
+
+def _walk(rows: Iterator[_Row]) -> Iterator[tuple[int, int, int, str | None, int]]:
+    number_of = _Numbers()
+    episode, task, kinds, done, last, turn = "", -1, -1, Counter[str](), "", 0
+    seen, spoken, newest = -1, 0, ""
     for row in rows:
         if row.episode_id != episode:
-            episode, kinds, done, last, turn = row.episode_id, "", Counter(), "", 0
-            seen, spoken, newest = row.task_id, 0, ""
+            episode, task, kinds, done, last, turn = (
+                row.episode_id,
+                number_of["task", row.task_id],
+                -1,
+                Counter(),
+                "",
+                0,
+            )
+            seen, spoken, newest = task, 0, ""
         if row.resets_context:
-            seen, spoken, newest = row.task_id, 0, ""
-        seen = _digest(seen, row.observation)
+            seen, spoken, newest = task, 0, ""
+        seen = number_of["seen", seen, _digest(row.observation)]
         spoken, newest = spoken + row.asked, row.newest or newest
-        asked = f"{spoken} {newest}"
-        exact = _digest(row.task_id, row.state_key, kinds, asked)
-        rough = _digest(row.task_id, *(f"{name} {n}" for name, n in sorted(done.items())), last, asked)
+        exact = number_of["exact", task, row.state_key, kinds, spoken, newest]
+        rough = number_of["rough", task, tuple(sorted(done.items())), last, spoken, newest]
         act = _act(row)
         yield seen, exact, rough, act, turn
-        seen = _digest(seen, act or "")
-        newest = "agent"
+        seen = number_of["acted", seen, act or ""]
         if row.action_key is not None:
-            kinds = _digest(kinds, row.kind, asked)
+            kinds = number_of["kinds", kinds, row.kind, spoken, newest]
             last = f"{row.tools} {row.kind}"
             done[last] += 1
             turn += 1
+        newest = "agent"
 
 
 def _act(row: _Row) -> str | None:

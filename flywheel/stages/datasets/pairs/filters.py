@@ -255,11 +255,12 @@ def _done_before(pair: Pair, facts: Facts) -> bool:
 def _silenced(pair: Pair, facts: Facts) -> bool:
     """Whether the chosen call is a failed one again, with its errors suppressed."""
     prompt = facts.prompt(key_of(pair, "chosen"))
-    if edited(pair) or prompt is None:
+    silent = [call for call in calls_of(message_of(pair, "chosen")) if _silent(call)]
+    if edited(pair) or prompt is None or not silent:
         return False
     before = [call for message in json.loads(prompt) for call in calls_of(message)]
     failed = {(call["name"], _loud(call)) for call in (*before, *calls_of(message_of(pair, "rejected")))}
-    return any((call["name"], _loud(call)) in failed and _silent(call) for call in calls_of(message_of(pair, "chosen")))
+    return any((call["name"], _loud(call)) in failed for call in silent)
 
 
 def _loud(call: dict[str, Any]) -> str:

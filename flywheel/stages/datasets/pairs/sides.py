@@ -95,15 +95,27 @@ def pointed(table: pl.DataFrame, episodes: pl.DataFrame, builder: str) -> pl.Dat
             of_side, left_on=f"{side}_episode", right_on=f"_{side}_episode_id", how="left", maintain_order="left"
         )
     one, other = pl.col("_chosen_split"), pl.col("_rejected_split")
-    users = pl.concat_list("_chosen_user", "_rejected_user").list.drop_nulls().list.unique().list.sort()
     table = table.with_columns(
         split=pl.when(one == other).then(one).otherwise(pl.lit(Split.BETWEEN.value)),
-        users=users.list.eval(pl.element().filter(pl.element() != "")),
+        users=_both(*(pl.col(f"_{side}_user").replace("", None) for side in ("chosen", "rejected"))),
         builder=pl.lit(builder),
     )
     return table.select(
         (pl.col(name) if name in table.columns else pl.lit(None).alias(name)).cast(kind)
         for name, kind in schema.items()
+    )
+
+
+def _both(one: pl.Expr, other: pl.Expr) -> pl.Expr:
+    """Return a sorted list of two names, each once and without nulls; lists are slow where they are made of many."""
+    low, high = pl.min_horizontal(one, other), pl.max_horizontal(one, other)
+    none = pl.lit([], dtype=pl.List(pl.String))
+    return (
+        pl.when(low.is_null())
+        .then(none)
+        .when(low == high)
+        .then(pl.concat_list(low))
+        .otherwise(pl.concat_list(low, high))
     )
 
 

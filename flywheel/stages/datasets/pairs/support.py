@@ -30,9 +30,9 @@ class Votes:
         met = actions.join(sides, on=["episode_id", "index"], how="semi")
         at_them = pl.any_horizontal(pl.col(state).is_in(met[state].unique().implode()) for state in ANCHORS)
         actions = actions.filter(at_them)
-        self._at: dict[tuple[str, int], tuple[str | None, ...]] = {}
-        self._by_action: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-        self._means: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        self._at: dict[tuple[str, int], tuple[Any, ...]] = {}
+        self._by_action: dict[tuple[int, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        self._means: dict[int, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         for row in actions.select("episode_id", "index", "act", "voter", "p_success", *ANCHORS).iter_rows():
             episode, index, act, voter, p_success, *states = row
             self._at[episode, index] = (act, *states)
@@ -53,7 +53,7 @@ class Votes:
         leanings = list(self._leanings(shared[0], str(chosen[0]), str(rejected[0])).values())
         return sum(v > _SILENT for v in leanings), sum(v < -_SILENT for v in leanings)
 
-    def _leanings(self, state: str, chosen: str, rejected: str) -> dict[str, float]:
+    def _leanings(self, state: int, chosen: str, rejected: str) -> dict[str, float]:
         """Return how far each voter's attempts favour the chosen action: each action counts once a voter."""
         means = [sum(ps) / len(ps) for ps in self._means[state].values()]
         usual = sum(means) / len(means)

@@ -121,9 +121,11 @@ def _retries(steps: pl.DataFrame) -> pl.DataFrame:
             pl.col("next_episode_id") == pl.col("episode_id"),
             pl.col("next_index") == pl.col("index") + 1,
             pl.col("next_action_key").is_not_null() & pl.col("next_action_key").ne_missing(pl.col("action_key")),
+            ~pl.col("next_malformed") & ~pl.col("next_resets_context"),
+        )
+        .filter(  # lists are slow, so only those of the few that are left are looked at
             pl.col("tool_names").list.sort() == pl.col("next_tool_names").list.sort(),
             (pl.col("next_tool_status").list.len() > 0) & ok,
-            ~pl.col("next_malformed") & ~pl.col("next_resets_context"),
         )
     )
 
