@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import hashlib
 import json
 import math
 import re
@@ -124,10 +125,12 @@ def multiplied(source: Path, megabytes: float) -> Iterator[str]:
 
 
 def _renamed(found: re.Match[str], again: int) -> str:
+    """Return another id for one, of random digits: those of the samples look like telephone numbers to redaction."""
     name = found[0]
-    bare = name.replace("-", "")
-    is_hex = re.fullmatch("[0-9a-f]+", bare) is not None
-    return f"{again:06x}{name[6:]}" if is_hex else f"{name}-{again}"
+    if re.fullmatch("[0-9a-f-]+", name) is None:
+        return f"{name}-{again}"
+    digits = iter(hashlib.blake2b(f"{name} {again}".encode()).hexdigest())
+    return "".join(letter if letter == "-" else next(digits) for letter in name)
 
 
 def write(name: str, megabytes: float, folder: Path) -> Path:
