@@ -101,7 +101,8 @@ def finished(rows: Sequence[Row], redactor: Redactor) -> list[Sequence[Any]]:
     at = dict(zip(_COLUMNS, columns, strict=True))
     for name in _SHORT:
         at[name] = [str(value) if value else None for value in at[name]]
-    shorts = filter(None, chain(at["conversation_id"], *(at[name] for name in _SHORT)))
+    shared = (map(str, filter(None, at[name])) for name in _SHARED[:-1])  # of the last, a user, nothing is left
+    shorts = filter(None, chain(at["conversation_id"], *(at[name] for name in _SHORT), *shared))
     at["payload"] = redactor.payloads(at["payload"], shorts, at["ids"])
     for name in _SHORT:
         at[name] = redactor.names(at[name], redactor.text)
