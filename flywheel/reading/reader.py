@@ -77,6 +77,7 @@ class LogReader:
     takes_line: bool
     marks: Sequence[tuple[float, Fits]]
     confidence: Callable[[Sample], float] | None
+    surest: float
     needs: Fits
     refusal: str
     from_path: Columns
@@ -109,6 +110,7 @@ def reader(  # noqa: PLR0913 - the parts of a reader
     read: Callable[..., Iterable[Event]],
     marks: Fits | Sequence[tuple[float, Fits]] = (),
     sniff: Callable[[Sample], float] | None = None,
+    surest: float = 1.0,
     needs: Fits | None = None,
     refusal: str = "",
     from_path: Columns = no_columns,
@@ -126,6 +128,8 @@ def reader(  # noqa: PLR0913 - the parts of a reader
         marks: what only this format has: `has("ticket", "turns")` or any predicate on a record. Confidence is the share
             of records that fit; with a list of (weight, predicate), the greatest weighted share.
         sniff: confidence from a whole sample, where no predicate on single records will do.
+        surest: the most that `sniff` returns. Who reads logs of any program is less than sure of them, and is not asked
+            where another one is surer than that.
         refusal: why a record that does not fit `marks` goes to quarantine, in words without log text; without this,
             every JSON object is read.
         needs: what a record has to fit instead, where that is less than `marks`; `has(...)` words its own refusal.
@@ -140,6 +144,6 @@ def reader(  # noqa: PLR0913 - the parts of a reader
     needs = needs or (weighted[0][1] if refusal else is_object)
     takes_line = len(inspect.signature(read).parameters) > 1
     return LogReader(
-        name, version, reads, read, takes_line, weighted, sniff, needs, refusal or "no JSON object", from_path, sidecar,
-        from_sidecar, from_opening,
+        name, version, reads, read, takes_line, weighted, sniff, surest, needs, refusal or "no JSON object", from_path,
+        sidecar, from_sidecar, from_opening,
     )  # fmt: skip

@@ -65,7 +65,7 @@ def detect(sample: Sample, readers: Mapping[str, Reader], *, chosen: str = "auto
         return Detection(UNKNOWN, 0.0, "no record could be parsed")
     if beside := _beside(sample, readers):
         return beside
-    confidence = confidences(sample, readers)
+    confidence = confidences(sample, readers, every=False)
     best = max(confidence, key=lambda name: confidence[name], default="")
     if best and confidence[best] >= THRESHOLD:
         return Detection(best, confidence[best])
@@ -82,11 +82,22 @@ def _beside(sample: Sample, readers: Mapping[str, Reader]) -> Detection | None:
     return Detection(SIDECAR, 1.0, "metadata of a run") if is_sidecar(sample, readers) else None
 
 
-def confidences(sample: Sample, readers: Mapping[str, Reader]) -> dict[str, float]:
-    """Return how sure each reader is of a file, by name; a file without a record is evidence for none."""
+def confidences(sample: Sample, readers: Mapping[str, Reader], *, every: bool = True) -> dict[str, float]:
+    """Return how sure each reader is of a file, by name; a file without a record is evidence for none.
+
+    Unless every reader is to be asked, those that cannot be surer than another one is have 0.
+    """
+    confidence = dict.fromkeys(sorted(readers), 0.0)
     if not any(sample.records):
-        return dict.fromkeys(sorted(readers), 0.0)
-    return {name: _sniffed(reader, sample) for name, reader in sorted(readers.items())}
+        return confidence
+    for name in sorted(confidence, key=lambda name: -_surest(readers[name])):
+        if every or max(confidence.values()) <= _surest(readers[name]):
+            confidence[name] = _sniffed(readers[name], sample)
+    return confidence
+
+
+def _surest(reader: Reader) -> float:
+    return float(getattr(reader, "surest", 1.0))
 
 
 def _sniffed(reader: Reader, sample: Sample) -> float:

@@ -31,6 +31,7 @@ def test_a_sample_is_read_by_its_reader_and_whole(
     assert taken.events.height
     assert taken.adds_up()
     found = confidences(Seen(path.name, sample.records[:SAMPLE_RECORDS]), readers)
+    assert all(sure <= getattr(readers[name], "surest", 1.0) for name, sure in found.items())
     sure = found.pop(sample.reader)
     assert sure > max(found.values()), "another reader is as sure of it"
 

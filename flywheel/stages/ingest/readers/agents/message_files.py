@@ -485,15 +485,16 @@ def _added(record: Any) -> list[Any]:
 
 
 FILES = reader(
-    "message_files", 19, "files that are one chat, a message a record", sniff=_file_share, read=_of_file,
-    from_path=within_file, from_opening=_streamed,
+    "message_files", 19, "files that are one chat, a message a record", sniff=_file_share, surest=_CONFIDENCE,
+    read=_of_file, from_path=within_file, from_opening=_streamed,
 )  # fmt: skip
 WRITTEN = reader(
     "written_files", 9, "files that are one chat, whose calls are written in words (ReAct)", sniff=_written_share,
-    read=_of_written, from_path=within_file,
+    surest=_CONFIDENCE + _SURER, read=_of_written, from_path=within_file,
 )  # fmt: skip
 HEARD = reader(
     "heard_files", 1, "files that are one chat of agents by name, as one of them heard it (AutoGen, AG2)",
-    sniff=_heard_share, read=_of_heard, from_path=within_file,
+    sniff=_heard_share, surest=_CONFIDENCE + 2 * _SURER, read=_of_heard, from_path=within_file,
 )  # fmt: skip
-ROWS = reader("message_rows", 16, "tables of messages that name their chats", sniff=_rows_share, read=_of_rows)
+ROWS = reader("message_rows", 16, "tables of messages that name their chats", sniff=_rows_share, surest=_CONFIDENCE,
+              read=_of_rows)  # fmt: skip

@@ -215,6 +215,7 @@ def _source(record: Mapping[str, Any]) -> Source:
     return source
 
 
-SESSIONS = reader("tool_calls", 4, "logs of tools that agents called, by session", sniff=_session_share, read=_read)
-FILES = reader("tool_call_files", 4, "the same where no call names a session", sniff=_file_share, read=_read,
-               from_path=within_file)  # fmt: skip
+SESSIONS = reader("tool_calls", 4, "logs of tools that agents called, by session", sniff=_session_share,
+                  surest=_CONFIDENCE, read=_read)  # fmt: skip
+FILES = reader("tool_call_files", 4, "the same where no call names a session", sniff=_file_share,
+               surest=_CONFIDENCE, read=_read, from_path=within_file)  # fmt: skip

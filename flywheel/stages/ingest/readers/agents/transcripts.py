@@ -442,6 +442,7 @@ READER = reader(
     19,
     "chats of any program, one a record",
     sniff=_sniff,
+    surest=_OWN,
     needs=_is_any,
     refusal="no list of messages in which an agent speaks",
     read=_read,

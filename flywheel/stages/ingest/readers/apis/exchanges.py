@@ -358,6 +358,7 @@ READER = reader(
     13,
     "calls of any other API, what was asked and answered",
     sniff=_sniff,
+    surest=max(_API, _WORDS),
     needs=_is_any,
     refusal="no question with its answer",
     read=_read,

@@ -78,7 +78,9 @@ def _sniff(sample: Sample) -> float:
     """A document of results has outcomes or settings and no conversation; of several each names what it is about."""
     records = [as_dict(record) for record in sample.records]
     entries = [entry for record in records for entry in _entries(record)]
-    if not entries or any(_talks(entry) for entry in (*records, *(fields for _, fields in entries))):
+    if not entries or (len(entries) > 1 and not all(name for name, _ in entries)):
+        return 0.0
+    if any(_talks(entry) for entry in (*records, *(fields for _, fields in entries))):
         return 0.0
     if any(_chats(record) or _has_steps(record) or is_page(record) for record in records):
         return 0.0
@@ -86,7 +88,7 @@ def _sniff(sample: Sample) -> float:
         return 0.0
     told = [entry for entry in entries if results(entry[1]) or (entry[0] and any(ratings(entry[1])))]
     if len(entries) > 1:
-        return _SURE * (len(told) == len(entries) and all(name for name, _ in entries))
+        return _SURE * (len(told) == len(entries))
     named = entries[0][0] is not None
     return _SURE if told and (named or _settings(entries[0][1])) else _LIKELY if told or _is_setup(records[0]) else 0.0
 
@@ -226,5 +228,11 @@ def _is_short(value: str) -> bool:
 
 
 READER = reader(
-    "run_result", 10, "results and settings next to transcripts", sniff=_sniff, read=_read, from_path=_from_path
+    "run_result",
+    10,
+    "results and settings next to transcripts",
+    sniff=_sniff,
+    surest=_SURE,
+    read=_read,
+    from_path=_from_path,
 )
