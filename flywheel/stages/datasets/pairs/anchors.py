@@ -91,7 +91,7 @@ def _rows(steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _show_nothing(observations: pl.Series) -> pl.Series:
-    """Return whether each shows nothing, without observation that it does; a text that comes again is read once."""
+    """Return whether each text shows nothing; no text is none that does. What comes again is read once."""
     nothing = [text for text in observations.unique().drop_nulls() if _shows_nothing(text)]
     return observations.is_in(nothing).fill_null(value=False)
 
@@ -120,14 +120,8 @@ def _walk(rows: Iterator[_Row]) -> Iterator[tuple[int, int, int, str | None, int
     seen, spoken, newest = -1, 0, ""
     for row in rows:
         if row.episode_id != episode:
-            episode, task, kinds, done, last, turn = (
-                row.episode_id,
-                number_of["task", row.task_id],
-                -1,
-                Counter(),
-                "",
-                0,
-            )
+            episode, task = row.episode_id, number_of["task", row.task_id]
+            kinds, done, last, turn = -1, Counter(), "", 0
             seen, spoken, newest = task, 0, ""
         if row.resets_context:
             seen, spoken, newest = task, 0, ""
