@@ -148,23 +148,24 @@ def seconds(tool: str, log: Path, workers: int = 0, peak: list[float] | None = N
         script.write_text(_FRAME.format(body=TOOLS[tool]), encoding="utf-8")
         command = [sys.executable, str(script), str(log), out, str(workers)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-            watcher = threading.Thread(target=_watch, args=(process, peak))
-            watcher.start()
+            watchers = [threading.Thread(target=_watch, args=(process, peak))] if peak is not None else []
+            for watcher in watchers:
+                watcher.start()
             printed, complained = process.communicate()
-            watcher.join()
+            for watcher in watchers:
+                watcher.join()
         if process.returncode and tool == "flywheel":
             raise SystemExit(f"flywheel fails on {log.name}: {complained.strip().splitlines()[-1:]}")
         return float(printed.split()[-1]) if not process.returncode else math.inf  # polars refuses some nesting
 
 
-def _watch(process: subprocess.Popen[str], peak: list[float] | None) -> None:
+def _watch(process: subprocess.Popen[str], peak: list[float]) -> None:
     most = 0.0
-    while peak is not None and process.poll() is None:
+    while process.poll() is None:
         began = time.thread_time()
         most = max(most, sum(_memory(pid) for pid in _family(process.pid)))
         time.sleep(max(0.1, 30 * (time.thread_time() - began)))
-    if peak is not None:
-        peak.append(most)
+    peak.append(most)
 
 
 def _family(pid: int) -> Iterator[int]:
