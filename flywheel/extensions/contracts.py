@@ -63,7 +63,10 @@ class Reader(Protocol):
     version: int
 
     def sniff(self, sample: Sample) -> float:
-        """Return the confidence in [0, 1] that the records are of this format."""
+        """Return the confidence in [0, 1] that the records are of this format.
+
+        A reader with an attribute `surest` is not asked where another one is surer than that.
+        """
         ...
 
     def read(self, record: Any, line: int) -> Iterable[dict[str, Any]]:
