@@ -55,7 +55,7 @@ suites = ["warehouse"]
 baselines = []  # round 1 is compared with the base model anyway; the base with examples would take another minute
 max_cases = {cases}  # of 173 held-out questions: a second round has others, and more, for it gains less
 max_new_tokens = 48
-batch_size = 50
+batch_size = 80
 """
 
 # From the base a high rate, since a few minutes have to teach everything. From a champion the rate of docs/training.md,

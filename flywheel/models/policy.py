@@ -80,6 +80,7 @@ class PolicySet(Policies):
     def __init__(self, model: ModelConfig, evaluation: EvalConfig) -> None:
         super().__init__(model, evaluation)
         self._model: Any = load_base(model)
+        _freeze(self._model)
         self.window = int(getattr(self._model.config, "max_position_embeddings", 0) or 0)
         self._adapters: dict[str, str] = {}
         self.batches = Batches(evaluation.batch_size, self.tokenizer.pad_token_id, self.tokenizer.eos_token_id)
@@ -119,8 +120,15 @@ class PolicySet(Policies):
                 from peft import PeftModel
 
                 self._model = PeftModel.from_pretrained(self._model, key, adapter_name=name).eval()
+            _freeze(self._model)
             self._adapters[key] = name
         return self._adapters[key]
+
+
+def _freeze(model: Any) -> None:
+    from flywheel.models.frozen_layers import freeze
+
+    freeze(model)
 
 
 class TextPolicy(ABC):

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 LEAST_SHARED = 32  # tokens; a shorter common piece is not worth a pass of its own
 MOST_CELLS = 16_384  # tokens in a batch's caches
+CHECKED, REST = 2 * LEAST_SHARED, 16  # tokens on which a model is checked: of a row's beginning, and of its rest
 
 
 class Leaves(NamedTuple):

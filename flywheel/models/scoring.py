@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flywheel.models.memory import Memory
-from flywheel.models.prefixes import LEAST_SHARED, Leaves, cache_argument, plan_saving, walk
+from flywheel.models.prefixes import CHECKED, REST, Leaves, cache_argument, plan_saving, walk
 from flywheel.records import content_id
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 _WORTH = 1.15  # plain tokens for each computed one; below, sharing does not pay for its passes
-CHECKED, _REST = 2 * LEAST_SHARED, 16  # tokens of a row that the check looks at: of its beginning, and of its rest
 _LIMITS = {"float32": 1e-3, "bfloat16": 0.25}  # largest difference a token, by the weights' type
 
 Row = tuple[list[int], list[int]]  # what is read, what is scored
@@ -70,6 +69,7 @@ class Batches:
     def __init__(self, batch_size: int, pad: int, end: int) -> None:
         self.size, self.pad, self.end = batch_size, pad, end
         self.shares: bool | None = None  # None until it was tried
+        self.cascades: bool | None = None  # the same
         self.watch: Watch = lambda _done, _of: None
 
     def log_probs(self, model: Any, rows: Sequence[Row], temperature: float = 1.0) -> list[float]:
@@ -106,7 +106,7 @@ class Batches:
         from flywheel.models.writing import Writer, can_write
 
         if can_write(model) and self._remembers(model, prompts):
-            writer = Writer(model, memory, self.pad, self.end)
+            writer = Writer(model, memory, self.pad, self.end, cascade=self._cascades(model, prompts))
             yield from writer.written(prompts, most, self.size, draw.noise if draw is not None else None)
             return
         for leaf in _apart([len(p) for p in prompts], self.size):
@@ -119,6 +119,17 @@ class Batches:
         if self.shares is None and len(longest) > CHECKED:
             self.shares = self._holds(model, [(longest[:-1], longest[-1:])] * 2)
         return self.shares is not False
+
+    def _cascades(self, model: Any, prompts: Sequence[list[int]]) -> bool:
+        """Return whether a model can keep a beginning once for all rows, on a CPU; tried with a first prompt."""
+        from flywheel.models.writing import LEAST_ROWS, cascade_holds
+
+        longest, enough = max(prompts, key=len, default=[]), min(self.size, len(prompts)) >= LEAST_ROWS
+        if self.cascades is None and enough and len(longest) > CHECKED:
+            limit = _LIMITS["bfloat16" if "bfloat16" in str(model.dtype) else "float32"]
+            on_cpu = model.device.type == "cpu"
+            self.cascades = on_cpu and cascade_holds(model, longest, self.pad, limit)
+        return self.cascades is True
 
     def _shares(self, model: Any, rows: Sequence[Row]) -> bool:
         """Return whether rows share enough, and the model is known to score them alike that way."""
@@ -133,7 +144,7 @@ class Batches:
 
         Pieces of them, so that the check costs little where prompts are long.
         """
-        two = [(before[:CHECKED] + before[CHECKED:][-_REST:], after[:_REST]) for before, after in _two(rows)]
+        two = [(before[:CHECKED] + before[CHECKED:][-REST:], after[:REST]) for before, after in _two(rows)]
         limit = _LIMITS["bfloat16" if "bfloat16" in str(model.dtype) else "float32"]
         try:
             shared = shared_log_probs(model, two, 1, self.pad)

@@ -11,6 +11,7 @@ from flywheel.config import EvalConfig, ModelConfig
 from flywheel.models.memory import Memory
 from flywheel.models.policy import PolicySet
 from flywheel.models.scoring import Batches, Draw
+from flywheel.models.writing import PASS, _runs, can_write
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.stages.train.families import FAMILIES, tiny
@@ -44,11 +45,11 @@ def acts(batches: Batches, model: Any, draw: Draw | None, memory: Memory | None,
     return written
 
 
-def alone(model: Any, draw: Draw | None) -> list[list[int]]:
+def alone(model: Any, draw: Draw | None, talks: int = 5) -> list[list[int]]:
     """Return the same by transformers' own loop, row by row."""
     batches = Batches(1, PAD, END)
     batches.shares = False
-    return acts(batches, model, draw, None)
+    return acts(batches, model, draw, None, talks)
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +72,49 @@ def test_a_memory_changes_no_token(family: str, draw: Draw | None) -> None:
 
     assert acts(Batches(4, PAD, END), model, draw, Memory()) == plain
     assert draw is None or any(len(answer) < MOST for answer in plain), "no row ends early, so none leaves its batch"
+
+
+@pytest.mark.parametrize(
+    ("family", "draw"),
+    [
+        *(pytest.param(family, None, marks=[pytest.mark.e2e] if n % 4 else []) for n, family in enumerate(FAMILIES)),
+        ("llama", SAMPLED),
+    ],
+)
+def test_many_rows_keep_what_they_begin_with_once(family: str, draw: Draw | None) -> None:
+    model, batches, apart = tiny(family).eval(), Batches(16, PAD, END), list[tuple[int, ...]]()
+    model.register_forward_pre_hook(
+        lambda _, __, given: apart.append(given["input_ids"].shape) if "flywheel_beginning" in given else None,
+        with_kwargs=True,
+    )
+
+    assert acts(batches, model, draw, Memory(), talks=14) == alone(model, draw, talks=14)
+    assert batches.cascades is (True if can_write(model) else None)
+    assert bool(apart) is can_write(model)
+    if apart:
+        assert any(width == 1 and rows > 2 for rows, width in apart)
+        assert any(width > 1 and 2 < rows < 14 for rows, width in apart), "no rows with more to read are read apart"
+
+
+def test_a_model_that_attends_otherwise_keeps_every_row_whole() -> None:
+    """Soft-capped scores (Gemma 2), with layers that all look at everything."""
+    model = tiny("gemma2", local=512).eval()
+    config = model.get_base_model().config
+    config.layer_types = ["full_attention"] * config.num_hidden_layers
+    batches = Batches(16, PAD, END)
+
+    assert can_write(model)
+    assert acts(batches, model, None, Memory(), talks=9) == alone(model, None, talks=9)
+    assert batches.cascades is False
+
+
+@given(st.lists(st.integers(1, 400), min_size=1, max_size=30))
+def test_rows_are_read_apart_only_where_that_saves_a_pass(rests: list[int]) -> None:
+    rests = sorted(rests, reverse=True)
+    runs = list(_runs(rests))
+    assert [n for run in runs for n in range(run.start, run.stop)] == [*range(len(rests))]
+    computed = sum(rests[run.start] * (run.stop - run.start) + PASS for run in runs)
+    assert computed <= rests[0] * len(rests) + PASS
 
 
 @pytest.mark.parametrize("most", [0, 60, 150, 300])

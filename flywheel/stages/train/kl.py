@@ -44,10 +44,9 @@ class Probe:
         chance = random.Random(seed)  # noqa: S311 - reproducible
         trained = sorted((i for i, row in enumerate(rows) if row.trained), key=lambda i: (len(rows[i].ids), i))
         shorter = trained[: max(_ROWS, len(trained) // 2)]
-        self._rows = [
-            (_some(rows[i], chance), temperatures[i] if temperatures else 1.0)
-            for i in sorted(chance.sample(shorter, min(_ROWS, len(shorter))))
-        ]
+        self._rows: dict[float, list[Row]] = {}  # by temperature: a pass each
+        for i in sorted(chance.sample(shorter, min(_ROWS, len(shorter)))):
+            self._rows.setdefault(temperatures[i] if temperatures else 1.0, []).append(_some(rows[i], chance))
         self._scorer = scorer
         self._parent = self._distributions()
 
@@ -61,15 +60,15 @@ class Probe:
         return max(0.0, float(mean))
 
     def _distributions(self) -> list[torch.Tensor]:
-        """Return the log-probabilities of the vocabulary at the positions of each row, (positions, vocabulary)."""
+        """Return the log-probabilities of the vocabulary at the rows' positions, (positions, vocabulary) a pass."""
         model = self._scorer.model
         training = model.training
         model.eval()
         found = []
         with torch.no_grad():
-            for row, temperature in self._rows:
+            for temperature, rows in self._rows.items():
                 with self._scorer.at(temperature):
-                    found.append(self._scorer.distributions([row]))
+                    found.append(self._scorer.distributions(rows))
         model.train(training)
         return found
 
