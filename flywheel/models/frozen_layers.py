@@ -1,8 +1,8 @@
 """Layers of a model that only answers, on CPUs: weights laid out for the kernel once, LoRA's part added in place.
 
-torch keeps weights as they are in their file, and lays them out again whenever a few rows are multiplied with them: half
-the time of a pass that writes one token a row. `freeze` keeps a copy that is laid out already, for what multiplies it
-(oneDNN), and gives LoRA's layers a shorter way to what they compute. Both give what the layers gave, float32 to
+torch keeps weights as they are in their file, and lays them out again whenever a few rows are multiplied with them:
+half the time of a pass that writes one token a row. `freeze` keeps a copy that is laid out already for oneDNN, which
+multiplies it, and gives LoRA's layers a shorter way to what they compute. Both give what the layers gave, float32 to
 rounding; a layer that does not, and a layer that somebody else has changed, is left alone. Weights must not change
 after that.
 """

@@ -1,0 +1,1 @@
+"""Messages that are records of their own, as `message_files` reads them."""
