@@ -58,7 +58,7 @@ _APART_BY = {"id", "uuid", "guid", "key", "hash", "ref", "number", "no", "fk"}
 _MOMENTS = {"at", "time", "timestamp", "datetime", "ts"}
 _OF_MOMENTS = {
     "sent", "send", "said", "started", "date", "logged", "posted", "received", "recorded", "created", "message", "msg",
-    "event", "utc", "iso", "ms",
+    "event", "utc", "iso", "ms", "start", "asked", "unix", "secs", "seconds", "epoch", "begun", "opened",
 }  # fmt: skip
 _LONGEST_ID = 128
 _SHORTEST_NAME = 8  # of a record, by which a rating in another file may call it

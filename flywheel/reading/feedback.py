@@ -14,8 +14,8 @@ from flywheel.reading.events import Event, Source
 from flywheel.reading.outcomes import RESULTS, results
 from flywheel.reading.pairs import ends_answered
 from flywheel.reading.status import verdict
-from flywheel.reading.values import as_dict, as_list, embedded, first, number, present, text
-from flywheel.records import EventKind
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, present, text
+from flywheel.records import EventKind, content_id
 
 
 class Opinion(NamedTuple):
@@ -123,6 +123,7 @@ _FILLS = frozenset({
     "reply", "overall", "quality", "five", "5", "1", "to", "value", "and", "or", "explicit", "count", "emoji", "binary",
 })  # fmt: skip
 _COMMENTS = ("comment", "feedback_text", "comments", "reason", "explanation")
+MESSAGE_IDS = ("id", "message_id", "messageId", "msg_id", "uuid")
 JUDGING = frozenset({*_OUTCOMES, *_OPINIONS, *RESULTS})
 
 
@@ -153,12 +154,13 @@ def judgements(
         of_run: whether the program that made an attempt wrote the record, and no request of a user's is in it.
     """
     is_whole = target is None and _is_transcript(record)
-    if record.keys().isdisjoint(JUDGING) and not is_whole:
+    rated = [name for name in record if name not in JUDGING and rates(name)] if is_whole or target else []
+    if record.keys().isdisjoint(JUDGING) and not is_whole and not rated:
         return
     is_run = is_whole and source.get("task_key") is not None and source.get("user") is None and "object" not in record
     scored = is_run and 0 <= (number(record.get("score")) or 0) <= 1
     opinions = [name for name in _OPINIONS if name != "score" or not scored]
-    opinions += [name for name in record if is_whole and name not in JUDGING and _rates(name)]
+    opinions += rated
     aim = f"response:{target}" if target else None
     for name in opinions:
         for item in as_list(record.get(name)) or [record.get(name)]:
@@ -240,13 +242,30 @@ def ratings(fields: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield what a user thought of an answer or a talk, in fields of their own: numbers, yes or no, or a word."""
     comment = text(first(fields, _COMMENTS))
     for name, given in fields.items():
-        if _rates(name) and isinstance(given, str | int | float) and given != "":
+        if rates(name) and isinstance(given, str | int | float) and given != "":
             payload = _opinion(name, given, None)._replace(comment=comment).payload()
             if payload is not None:
                 yield payload
 
 
-def _rates(name: str) -> bool:
+def opinions_in(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a message of the agent in which users rate it; a score may be anybody's measure."""
+    return {
+        name: held
+        for name, held in message.items()
+        if held is not None and name != "score" and (name in _OPINIONS or rates(name))
+    }
+
+
+def name_of(message: Any) -> str | None:
+    """Return the id by which others call a message; of one that users rated in any case, by its content."""
+    fields = as_dict(message)
+    own = ident(first({**as_dict(fields.get("message")), **as_dict(fields.get("info")), **fields}, MESSAGE_IDS))
+    return own or (f"rated-{content_id(fields)[:16]}" if opinions_in(fields) else None)
+
+
+@lru_cache(maxsize=4096)  # every message has the same few names
+def rates(name: str) -> bool:
     """Whether a field of any record is a rating by its name: a mere rate is of something else."""
     plain = plain_name(name)
     return plain != "rate" and is_rating(plain)

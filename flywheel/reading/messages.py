@@ -284,15 +284,27 @@ def _result_part(part: Mapping[str, Any]) -> Message:
 
 
 def name_results(history: Iterable[Message]) -> None:
-    """Give each tool message its tool's name, joined by call id."""
+    """Give each tool message its tool's name: by call id, and where calls have none in the order of the calls."""
     names: dict[str, str] = {}
+    waiting, latest, are_over = list[str](), "", True  # calls without an id; whether others came since them
     for message in history:
-        for made in message.get("tool_calls", ()):
-            names[made["id"]] = made["name"]
-        if message["role"] == "tool" and "name" not in message:
-            name = names.get(message.get("tool_call_id", ""))
-            if name:
-                message["name"] = name
+        if calls := message.get("tool_calls", ()):
+            waiting, are_over = [] if are_over else waiting, False
+            names |= {made["id"]: made["name"] for made in calls}
+            waiting += [made["name"] for made in calls if not made["id"]]
+            continue
+        are_over = True
+        if message["role"] != "tool":
+            continue
+        if own := message.get("tool_call_id", ""):
+            name = names.get(own)
+        else:
+            name = message.get("name") or next(iter(waiting), latest)
+            latest = name or latest
+        if not own and name in waiting:
+            waiting.remove(name)
+        if name and "name" not in message:
+            message["name"] = name
 
 
 def with_origins(records: Iterable[T], turns: Callable[[T], Iterable[Any]]) -> tuple[list[Message], dict[int, T]]:
@@ -350,7 +362,12 @@ def _part_text(part: Any) -> str | None:
     if (mark := next((leaf for leaf in texts_in(part) if MARK.fullmatch(leaf)), None)) is not None:
         return mark
     named = f"[{kind}]" if isinstance(kind, str) and kind.isidentifier() else _json(part)
-    return text(part.get("text")) or named
+    return text(part.get("text")) or (_written_document(part) if kind == "document" else None) or named
+
+
+def _written_document(part: Mapping[str, Any]) -> str | None:
+    """Return the words or fields of a document that is not a file, as Cohere has results of tools."""
+    return flat_text(as_dict(part.get("document")).get("data"))
 
 
 def _json(value: Any) -> str:

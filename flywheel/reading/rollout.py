@@ -44,8 +44,8 @@ class Rollout:
     first: int = 0  # position of the first message in the conversation
     apart: bool = False  # whether it does not continue what the conversation has before `first`
     facts: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
-    # What is known of single messages, by position: `ts` and `model` are columns of the event; the rest is payload of a
-    # model call or a tool result.
+    # What is known of single messages, by position: `ts` and `model` are columns of the event, `named` is the id by
+    # which feedback may call an act; the rest is payload of a model call or a tool result.
     tools: list[dict[str, Any]] | None = None
     tags: Sequence[str] = ()
     started: datetime | None = None  # time of the first messages that have none in `facts`; later ones have the time
@@ -75,7 +75,10 @@ def rollout_events(rollout: Rollout) -> Iterator[Event]:
     for event in _transcript(rollout, source):
         facts = dict(rollout.facts.get(event["seq"], ()))
         latest = facts.pop("ts", None) or latest
+        named, is_call = facts.pop("named", None), event["kind"] == EventKind.MODEL_CALL
         columns = present(ts=latest, model=facts.pop("model", None), seq=event["seq"] + rollout.first)
+        if named and is_call:
+            columns["ids"] = [*rollout.ids, f"response:{named}"]
         payload = event["payload"] | (facts if event["kind"] != EventKind.REQUEST else {})
         yield {**event, **columns, "payload": payload}
     source |= {"ts": rollout.ended, "seq": rollout.first + len(rollout.messages)}

@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from flywheel.extensions import BadRecordError
+from flywheel.reading.feedback import name_of
 from flywheel.reading.messages import ROLES, Message, flat_text, with_origins
 from flywheel.reading.shapes.actions import are_steps, is_step, turns_of_step
 from flywheel.reading.shapes.entries import Entry, entry_of, is_named
 from flywheel.reading.shapes.facts import facts_of
 from flywheel.reading.shapes.heard import by_speaker
-from flywheel.reading.shapes.items import IDS
+from flywheel.reading.shapes.items import IDS, text_part
 from flywheel.reading.shapes.notices import NOTICES, is_by_program, is_notice
 from flywheel.reading.shapes.spelling import OTHERS, SPEAKERS, lowered, renamed
 from flywheel.reading.shapes.steps import RUN_STEP, step_of_smolagents, turns_of_run_step
@@ -35,7 +36,8 @@ from flywheel.reading.shapes.wrapped import unwrapped
 from flywheel.reading.shapes.written import appended
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, text
 
-_WORDS = ("content", "value", "text", "message", "parts", "body", "message_text", "message_content", "messageText")
+_WORDS = ("content", "value", "text", "message", "parts", "body", "message_text", "message_content", "messageText",
+          "utterance", "utt")  # fmt: skip
 _SAYS = {"content", "text", "message", "toolCalls", "tool_calls"}  # of a message whose speaker is its kind
 _CALLED = ("function_call", "function-call")  # of ShareGPT: a message that is a call as JSON text
 _STEPS = ("step-start", "step-finish")
@@ -94,6 +96,8 @@ def chat(items: Sequence[Any], *, before: int = 0) -> tuple[list[Message], dict[
         told = _facts_of_all(answer)
         counts = is_act and id(answer) not in counted  # the tokens of a message that became several count once
         facts[position] = told if counts else {name: told[name] for name in ("ts",) if name in told}
+        if is_act and answer.pieces and (own := name_of(answer.pieces[0])):
+            facts[position]["named"] = own
         if is_act:
             counted.add(id(answer))
     calling = {id(origins[position]) for position, message in enumerate(history) if message.get("tool_calls")}
@@ -366,11 +370,12 @@ def _plain(item: Mapping[str, Any]) -> Mapping[str, Any]:
     if isinstance(held := as_dict(item.get("content")).get("parts"), list):  # of ChatGPT
         item = {**item, "content": held}
     if is_turn(item) and "text" not in item and not isinstance(item.get("message"), str):
-        return {**item, "content": [_text_part(p) for p in item["content"]]} if _has_parts(item) else item
+        return {**item, "content": [text_part(p) for p in item["content"]]} if _has_parts(item) else item
     kind = first(item, ("type", "kind", "event"))
     speaker = next((named for name in SPEAKERS if (named := text(item.get(name)))), None)
     if speaker is None and isinstance(kind, str) and not _SAYS.isdisjoint(item):
-        speaker = kind if kind in ROLES or kind in OTHERS or kind in NOTICES else None
+        small = kind.lower() if kind.isupper() else kind  # of Java's enums
+        speaker = small if small in ROLES or small in OTHERS or small in NOTICES else None
     words = first(item, _WORDS)
     content = text(item.get("system_prompt")) if words is None else words
     return {**item, "role": speaker, "content": content} if speaker else item
@@ -378,12 +383,6 @@ def _plain(item: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _has_parts(item: Mapping[str, Any]) -> bool:
     return isinstance(item.get("content"), list) and isinstance(item.get("role"), str)
-
-
-def _text_part(part: Any) -> Any:
-    """Return a part whose text the Assistants API wraps once more under its text, another as it is."""
-    value = as_dict(as_dict(part).get("text")).get("value")
-    return {"type": "text", "text": value} if isinstance(value, str) else part
 
 
 def _speaker(plain: Mapping[str, Any]) -> str | None:

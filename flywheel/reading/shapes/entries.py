@@ -58,6 +58,8 @@ _ENDS = {"success": False, "error": True, "failure": True, "rejected": True, "fa
 _BOOKS = {
     "id", "type", "status", "subtype", "role", "time", "timestamp", "duration", "exit_code", "server", "event",
     "created_at", "message_type", "metadata", *_KINDS, *_BODIES, *IDS, *_NAMES, *_SHOWN, "error", "session_id",
+    "conversation_id", "conversationId", "sessionId", "thread_id", "threadId", "trace_id", "traceId", "run_id", "runId",
+    "user_id", "userId", "duration_ms", "latency_ms", "durationMs", "latencyMs",
 }  # fmt: skip
 _LAST = _SPEECH | _THOUGHT | {"observation", "action", "result"}  # words that end the name of an entry's kind
 _OF_TURNS = {*CALL_KINDS, *RESULT_KINDS, *ITEM_KINDS, *_KNOWN, "tool_use"}  # kinds of items and parts of messages
@@ -219,7 +221,8 @@ def _is_ours(outer: Mapping[str, Any], body: Mapping[str, Any], words: set[str])
     is_marked = not {"subtype", "message_type", "role_at_backend"}.isdisjoint(outer)
     role = str(outer.get("role"))
     is_tool = "_" in role and bool(words & _TOOL) and role not in _KNOWN
-    is_event = "event" in outer and "role" not in outer and ("_" in kind or _by_speaker(outer, body) is not None)
+    is_told = len(words_of(kind)) > 1 or _by_speaker(outer, body) is not None
+    is_event = "event" in outer and "role" not in outer and is_told
     is_item = "item" in outer and body is not outer
     is_kind = "role" not in outer and (_is_of_run(outer) or is_named(outer))
     return "." in kind or is_event or is_marked or is_tool or is_item or is_kind

@@ -23,6 +23,9 @@ _TIMES = (
     "date",
     "timestamp_ms",
     "started_at",
+    "at",
+    "sent_at",
+    "sentAt",
 )
 _MODELS = ("model", "model_name", "modelID", "modelId", "model_slug", "model_id", "ai_model_id")
 _USAGE = ("usage", "usage_metadata", "usageMetadata", "token_usage", "models_usage", "tokens", "metrics",

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from flywheel.reading.shapes.spelling import between_two
 from flywheel.reading.status import FAILED, OK
 from flywheel.reading.values import as_dict, text
 
@@ -39,7 +40,7 @@ def by_speaker(items: Sequence[Any], *, is_heard: bool = False) -> Sequence[Any]
     """
     people = people_in(items, is_heard=is_heard)
     if people is None:
-        return _by_expert(items)
+        return between_two(_by_expert(items))
     heard = (as_heard(as_dict(item), n, people) for n, item in enumerate(items))
     return [message for message in heard if not is_silent(message)]
 

@@ -158,3 +158,9 @@ def _result(output: Any, item: Mapping[str, Any]) -> Message:
         return result_message(content, fields, status=OK if all(code == 0 for code in codes) else FAILED)
     status = FAILED if item.get("status") == "failed" else tool_status(content, fields)
     return result_message(content, fields, status=status)
+
+
+def text_part(part: Any) -> Any:
+    """Return a part whose text the Assistants API wraps once more under its text, another as it is."""
+    value = as_dict(as_dict(part).get("text")).get("value")
+    return {"type": "text", "text": value} if isinstance(value, str) else part

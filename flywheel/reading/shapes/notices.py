@@ -13,6 +13,8 @@ from flywheel.reading.values import as_dict
 
 NOTICES = ("info", "error", "warning", "notice")  # that Gemini CLI shows
 
+_ASIDE = ("verbose", "follow_up")
+
 # Coding agents put a user's command, what it printed, tasks that ended and reminders into a user's place, in tags.
 _TAG = re.compile(
     r"\s*<(system-reminder|task-notification|teammate-message|local-command-(?:stdout|stderr|caveat)"
@@ -48,3 +50,9 @@ def is_shown(item: Any) -> bool:
     """Whether an item is what a program showed on the screen between the messages of a chat."""
     fields = as_dict(item)
     return "role" not in fields and fields.get("type") in NOTICES
+
+
+def is_aside(item: Any) -> bool:
+    """Whether a message under the agent's role is none of its words: Coze's, on how a run goes on or what to ask."""
+    fields = as_dict(item)
+    return fields.get("role") == "assistant" and "content_type" in fields and fields.get("type") in _ASIDE

@@ -7,12 +7,14 @@ that most programs use; any other item as it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flywheel.reading.messages import ROLES
+from flywheel.reading.shapes.acts import call_in
+from flywheel.reading.shapes.notices import is_aside
 from flywheel.reading.shapes.turns import CALL_KINDS, RESULT_KINDS
-from flywheel.reading.values import as_dict, first, text, when
+from flywheel.reading.values import as_dict, embedded, first, text, when
 
 SPEAKERS = ("role", "from", "sender", "speaker", "author")  # fields that name who speaks
 OTHERS = {
@@ -20,13 +22,22 @@ OTHERS = {
     "model": "assistant", "observation": "tool", "function_response": "tool", "function-response": "tool",
     "tool_results": "tool", "ai_agent": "assistant", "ai agent": "assistant", "ai_assistant": "assistant",
     "ai assistant": "assistant", "virtual_agent": "assistant", "virtual_assistant": "assistant", "llm": "assistant",
-    "end_user": "user", "end-user": "user", "caller": "user", "visitor": "user",
+    "machine": "assistant", "end_user": "user", "end-user": "user", "caller": "user", "visitor": "user",
 }  # fmt: skip
 _ROLES = {  # words that name a role only in a field for it, not as the kind of an object
     "question": "user", "answer": "assistant", "reply": "assistant", "cliente": "user", "usuario": "user",
     "utilisateur": "user", "utente": "user", "kunde": "user", "benutzer": "user", "nutzer": "user", "usuário": "user",
     "пользователь": "user", "клиент": "user", "用户": "user", "asistente": "assistant", "assistente": "assistant",
     "assistent": "assistant", "agente": "assistant", "ассистент": "assistant", "бот": "assistant", "助手": "assistant",
+    "ユーザー": "user", "お客様": "user", "アシスタント": "assistant", "ボット": "assistant", "客户": "user",
+    "顾客": "user", "机器人": "assistant", "用戶": "user", "사용자": "user", "고객": "user", "어시스턴트": "assistant",
+    "챗봇": "assistant", "المستخدم": "user", "العميل": "user", "المساعد": "assistant", "użytkownik": "user",
+    "asystent": "assistant", "gebruiker": "user", "klant": "user", "müşteri": "user", "asistan": "assistant",
+    "användare": "user", "client": "user", "student": "user", "learner": "user", "pupil": "user", "patient": "user",
+    "seeker": "user", "help_seeker": "user", "buyer": "user", "shopper": "user", "guest": "user", "asker": "user",
+    "tutor": "assistant", "teacher": "assistant", "recommender": "assistant", "supporter": "assistant",
+    "counselor": "assistant", "therapist": "assistant", "concierge": "assistant", "chat bot": "assistant",
+    "chat_bot": "assistant", "voicebot": "assistant", "voice_agent": "assistant", "digital_assistant": "assistant",
 }  # fmt: skip
 _MODELS = re.compile(  # by whose names a chat may name its agent
     r"(?:claude|chatgpt|gpt|gemini|copilot|llama|mistral|qwen|deepseek|grok|perplexity)(?:[- ][\w.: -]{0,30})?",
@@ -52,6 +63,25 @@ def role_of(item: Mapping[str, Any]) -> str | None:
     return renamed(named) or ROLES.get(named.strip().lower())
 
 
+def between_two(items: Sequence[Any]) -> Sequence[Any]:
+    """Return the messages of a talk between two, of whom one is a user by name, with the other as the agent.
+
+    Whoever answers the user is it, under any name; `system` is where it answers (MultiWOZ, SGD), and does not instruct.
+    Other talks are returned as they are.
+    """
+    messages = [item for item in items if isinstance(item, dict)]
+    field = next((name for name in SPEAKERS if messages and isinstance(messages[0].get(name), str)), None)
+    if field is None or len(messages) < len(items) or not all(isinstance(m.get(field), str) for m in messages):
+        return items
+    order = list(dict.fromkeys(message[field] for message in messages))
+    roles = [renamed(named) or ROLES.get(named.strip().lower()) for named in order]
+    known = [role for role in roles if role not in (None, "system")]
+    if len(order) != 2 or known != ["user"] or (roles[0] == "system"):  # noqa: PLR2004 - the two
+        return items
+    other = order[roles.index("user") - 1]
+    return [{**message, field: "assistant"} if message[field] == other else message for message in messages]
+
+
 def lowered(item: Any) -> Any:
     """Return a message as others write it: of .NET, in capitals, whose role is an object; of a pair."""
     if isinstance(item, list):
@@ -69,6 +99,8 @@ def _of_kind(item: Any) -> Any:
     kind = as_dict(item).get("kind" if "type" not in as_dict(item) else "type")
     if kind in _THOUGHTS and item.get("role") == "assistant" and isinstance(item.get("content"), str):
         return {**item, "content": None, "reasoning": item["content"]}
+    if (told := _of_coze(as_dict(item), kind)) is not None:
+        return told
     if kind not in _CALLS:
         return item
     if "role" not in item and item.get("tool_calls"):
@@ -79,6 +111,20 @@ def _of_kind(item: Any) -> Any:
     is_result = kind in RESULT_KINDS and item["role"] in _GIVES and not any(map(item.get, _OF_CALL))
     bare = {name: held for name, held in item.items() if name != "role"}
     return {**bare, "type": kind} if is_call or is_result else item
+
+
+def _of_coze(item: Mapping[str, Any], kind: Any) -> dict[str, Any] | None:
+    """Return a call, a result or a notice that is a text under the agent's role, where only its type shows that."""
+    held = item.get("content")
+    if item.get("role") != "assistant" or not isinstance(held, str) or any(map(item.get, _OF_CALL)):
+        return None
+    bare = {name: value for name, value in item.items() if name not in ("type", "kind")}
+    if kind in RESULT_KINDS:
+        return {**bare, "role": "tool"}
+    if is_aside(item):
+        return {**bare, "type": "notice"}
+    made = call_in(as_dict(embedded(held))) if kind in CALL_KINDS else None
+    return {**bare, "content": None, "tool_calls": [made]} if made is not None else None
 
 
 def _outcome(item: Mapping[str, Any]) -> dict[str, Any]:

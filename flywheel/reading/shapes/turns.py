@@ -24,7 +24,9 @@ _SPOKEN = ("contents", "content", "parts", "blocks", "items", "text")  # fields 
 _KNOWN = set(ROLES.values())
 _SAYING = {*_SPOKEN, "tool_calls", "function_call", "function_call_name", "json"}
 _OTHER_CALLS = ("tool_use", "tool_call", "tool-call", "toolCall")
-_OTHER_RESULTS = ("tool_result", "tool-result", "tool_call_response", "function_result", "tool-error")
+_OTHER_RESULTS = (
+    "tool_result", "tool-result", "tool_call_response", "tool_response", "function_result", "tool-error",
+)  # fmt: skip
 CALL_KINDS = (*_OTHER_CALLS, "function_call", "custom_tool_call", "mcp_call")
 RESULT_KINDS = (*_OTHER_RESULTS, "function_call_output", "custom_tool_call_output")
 ITEM_KINDS = ("message", "reasoning", *CALL_KINDS, *RESULT_KINDS)
@@ -33,6 +35,7 @@ _CALLS = ("functionCall", "function_call", "toolUse", "tool_call")  # what an un
 _USES = ("toolUseId", "tool_use_id")  # where an entry of a log has a number of its own
 _SIGNATURES = {"thought_signature", "thoughtSignature"}
 _RESULTS = ("functionResponse", "function_response", "toolResult", "tool_call_result")
+_OF_CALL = ("tool_call_id", "toolCallId", "tool_use_id", "call_id", "callId", "toolUseId", "tool-call-id")
 _GAVE = ("output", "result", "response", "content", "toolResult", "result_value", "tool_return", "error")
 _ANSWERED = ("output", "result")  # what only a result of the AI SDK has
 _PYDANTIC_RESULTS = ("tool-return", "builtin-tool-return")
@@ -182,6 +185,8 @@ def _message(role: str, item: Mapping[str, Any]) -> Turn:
     if parts is not None and calls:
         parts = [p for p in parts if as_dict(p).get("type") not in ("tool_use", "tool_call")]
     turn["content"] = content if parts is None else parts
+    if role == "tool" and not flat_text(turn["content"]) and text(item.get("error")):  # what the agent was shown
+        turn["content"] = item["error"]
     if calls:
         turn["tool_calls"] = calls
     beside = {**as_dict(item.get("additional_kwargs")), **item}
@@ -193,7 +198,7 @@ def _message(role: str, item: Mapping[str, Any]) -> Turn:
         turn
         | present(
             reasoning=text(first(beside, ("reasoning_content", "reasoning", "thinking", "thought"))),
-            tool_call_id=ident(first(beside, ("tool_call_id", "toolCallId", "tool_use_id", "call_id"))),
+            tool_call_id=ident(first(beside, _OF_CALL)),
             name=text(first(beside, ("name", "tool_name", "toolName"))) if turn["role"] != "assistant" else None,
             function_call=item.get("function_call") or _numbered_call(item),
         )

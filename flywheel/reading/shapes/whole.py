@@ -16,6 +16,7 @@ from typing import Any
 from flywheel.extensions import BadRecordError
 from flywheel.reading.events import Event
 from flywheel.reading.shapes.acts import calls_within, given_in
+from flywheel.reading.shapes.notices import is_aside
 from flywheel.reading.shapes.places import shown_path
 from flywheel.reading.values import as_dict, as_list, embedded, words_of
 from flywheel.records import EventKind
@@ -197,7 +198,7 @@ def _words(
     value: Any, is_read: Callable[[str], bool], path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield the texts that may be words of a talk and are not read, with their paths."""
-    if len(path) > _DEEPEST or (isinstance(value, str) and is_read(value)):
+    if len(path) > _DEEPEST or is_aside(value) or (isinstance(value, str) and is_read(value)):
         return
     opened = embedded(value) if isinstance(value, str) else value
     if isinstance(opened, dict) and opened.keys() not in _TEXT_EDITS and not _is_fault(opened):

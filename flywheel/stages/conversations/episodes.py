@@ -16,7 +16,7 @@ import polars as pl
 from flywheel.config import EpisodesConfig
 from flywheel.contracts import conform, frame_of
 from flywheel.funnel import Funnel
-from flywheel.records import Episode, EventKind, Split, Step, StopReason, ToolStatus, content_id
+from flywheel.records import SETTINGS, Episode, EventKind, Split, Step, StopReason, ToolStatus, content_id
 from flywheel.stages.common.canonical import (
     action_key,
     dump,
@@ -189,9 +189,10 @@ def _episode(
 ) -> dict[str, Any]:
     task_id, task_rule, request = _task(log, transcript)
     calls = [call for action in transcript.actions for call in action.calls]
-    acting = _served(log.rows) or log.rows
-    model = _commonest(row.model for row in acting) or _commonest(row.model for row in log.rows)
-    policy, policy_rule = _policy(log, acting, model, names)
+    naming = [row for row in log.rows if not (row.policy or "").startswith(SETTINGS)]  # those are of the whole folder
+    acting = _served(log.rows) or naming
+    model = _commonest(row.model for row in acting) or _commonest(row.model for row in naming)
+    policy, policy_rule = _policy(naming, acting, model, names)
     times = [row.ts for row in log.rows if row.ts is not None and row.kind not in _LATER]
     policies = {row.policy or row.model for row in acting} - {None}
     tags = transcript.tags | ({"mixed_policies"} if len(policies) > 1 else set())
@@ -206,7 +207,7 @@ def _episode(
         "tool_signature": tools_of(list(transcript.tools) or None),
         "policy": policy,
         "policy_rule": policy_rule,
-        "model": model,
+        "model": model or _commonest(row.model for row in log.rows),
         "user": _commonest(row.user for row in log.rows),
         "started": min(times, default=None),
         "ended": max(times, default=None),
@@ -227,10 +228,10 @@ def _episode(
 
 
 def _policy(
-    log: _Log, acting: Sequence[_Row], model: str | None, names: Mapping[tuple[str, str], tuple[str, str]]
+    naming: Sequence[_Row], acting: Sequence[_Row], model: str | None, names: Mapping[tuple[str, str], tuple[str, str]]
 ) -> tuple[str, str]:
     """Return the policy that acted and what names it: the log, else the table `policies`, else the model."""
-    policy = _commonest(row.policy for row in acting) or _commonest(row.policy for row in log.rows)
+    policy = _commonest(row.policy for row in acting) or _commonest(row.policy for row in naming)
     actor = actor_of(policy, model)
     if actor is None:
         return str(policy), "log"

@@ -62,16 +62,18 @@ class Results:
         """Results that no call ever claimed."""
         return len(self._early)
 
-    def call(self, calls: Sequence[OpenCall], *, is_span: bool = False) -> list[Result]:
+    def call(self, calls: Sequence[OpenCall], *, is_span: bool = False, goes_on: bool = False) -> list[Result]:
         """Take in an action's calls; return results for them that had come too early.
 
         Args:
             calls: of the action.
             is_span: whether the action is known by its span alone, so that no other span is of this call.
+            goes_on: whether nothing was seen since the action before: results come after the calls of both.
         """
         self._open = [c for c in self._open if not c.answered]
         self._open += calls
-        self._latest = calls
+        waiting = [call for call in self._latest if not call.answered] if goes_on else []
+        self._latest = [*waiting, *calls]
         early = []
         for call in calls:
             for key in () if is_span else (call.key, call.name):

@@ -290,12 +290,13 @@ class _Walker:
             for c in calls_of(message)
         ]
         self.out.actions.append(Action(self.pending, self._resets, message, event_id, calls))
+        goes_on = not (self.pending or self._resets)
         if self._resets:
             self.context.clear()
             self._unrepeated.clear()
         self.context += [*self.pending, message]
         self._resets = False
-        self.pending = [early.message for early in self.results.call(calls, is_span=is_span)]
+        self.pending = [early.message for early in self.results.call(calls, is_span=is_span, goes_on=goes_on)]
 
     def _tool_call(self, event: Event) -> None:
         """A call logged only as a span is an action of its own; most are part of an earlier message."""

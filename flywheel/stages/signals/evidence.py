@@ -49,6 +49,9 @@ def proof(step: StepRow, events: Mapping[str, Evidence]) -> list[Evidence]:
     return [events.get(event_id, Evidence(event_id)) for event_id in (step.event_id, *step.result_event_ids)]
 
 
+_RESPONSE = "response:"  # begins a name of a model's call
+
+
 class Targets:
     """Finds the step that a feedback refers to: by the call's event, span, response or tool call id."""
 
@@ -63,10 +66,12 @@ class Targets:
             & pl.col("conversation_id").is_in(aimed["conversation_id"].unique().implode())
         )
         named = calls.select(
-            "event_id", "span_id", response_id=pl.col("payload").str.json_path_match("$.response_id")
+            "event_id", "span_id", "ids", response_id=pl.col("payload").str.json_path_match("$.response_id")
         ).join(steps.select("episode_id", "event_id", "index", "action"), on="event_id")
-        for event_id, span_id, response_id, episode_id, index, action in named.sort("episode_id", "index").iter_rows():
-            for name in (event_id, span_id, response_id, *re.findall(r'"id":"((?:[^"\\]|\\.)+)"', action)):
+        rows = named.sort("episode_id", "index").iter_rows()
+        for event_id, span_id, ids, response_id, episode_id, index, action in rows:
+            own = (name.removeprefix(_RESPONSE) for name in ids or () if name.startswith(_RESPONSE))
+            for name in (event_id, span_id, response_id, *own, *re.findall(r'"id":"((?:[^"\\]|\\.)+)"', action)):
                 if name:
                     self._steps.setdefault((episode_id, name), index)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from flywheel.config import RewardsConfig
 from flywheel.config.rewards import ScoreNames
-from flywheel.reading.feedback import is_rating
+from flywheel.reading.feedback import is_rating, plain_name
 from flywheel.stages.signals.evidence import Targets
 from flywheel.stages.signals.rows import Evidence, SignalRows, human_feedback, scaled
 
@@ -42,7 +42,7 @@ def thumbs(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cf
     Good and bad ratings are two families: praise is cheap and can be farmed, a thumb down is not.
     """
     names = cfg.score_names
-    rows, targets = SignalRows("thumbs", "sentiment_pos", version=3), Targets(steps, events)
+    rows, targets = SignalRows("thumbs", "sentiment_pos", version=4), Targets(steps, events)
     for episode, feedback in human_feedback(episodes, events, lambda name: is_rating(name) or name in names):
         latest: dict[int | None, tuple[float, Evidence]] = {}
         for name, event in feedback:
@@ -58,7 +58,8 @@ def thumbs(episodes: pl.DataFrame, steps: pl.DataFrame, events: pl.DataFrame, cf
 def _rating(name: str, payload: Mapping[str, Any], names: ScoreNames) -> float | None:
     if name in names:
         return scaled(payload, ends=names[name])
-    label = str(payload.get("label") or "").strip().lower().replace(" ", "_")
+    given = str(payload.get("label") or "").strip()
+    label = plain_name(given) or given  # an emoji has no letters
     value = payload.get("value")
     if name in _AGAINST:
         return None if value == 0 or label in _BAD else -1.0  # "dislike: no" is not praise

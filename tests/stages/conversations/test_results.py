@@ -73,3 +73,12 @@ def test_spans_claim_each_call_once() -> None:
     results.call(opened(("", "f")))
     assert results.claim("", "f", "f {1}"), "a span shows arguments with defaults filled in"
     assert not results.claim("", "f", "f {2}")
+
+
+def test_results_without_ids_answer_the_calls_of_actions_in_a_row_in_order() -> None:
+    results, first, second = Results(), opened(("", "f")), opened(("", "g"))
+    results.call(first)
+    results.call(second, goes_on=True)
+    results.result(came("", status="failed"))
+    results.result(came("", status="ok"))
+    assert (first[0].status, second[0].status) == ("failed", "ok")

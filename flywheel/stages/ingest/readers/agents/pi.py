@@ -190,4 +190,4 @@ def _result(held: Mapping[str, Any], source: Source) -> Iterator[Event]:
             yield from ({**event, "span_id": None, "parent_id": None} for event in rollout_events(rollout))
 
 
-READER = reader("pi", 1, "sessions of pi and OpenClaw", sniff=_sniff, read=_read, from_path=_from_path)
+READER = reader("pi", 2, "sessions of pi and OpenClaw", sniff=_sniff, read=_read, from_path=_from_path)

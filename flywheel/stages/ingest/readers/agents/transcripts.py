@@ -8,12 +8,12 @@ the Assistants API. Plain lists of `messages` as Chat Completions has them are `
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event, Source, attempt_of, own_names, request, source_of
-from flywheel.reading.feedback import judgements
+from flywheel.reading.feedback import judgements, name_of, opinions_in
 from flywheel.reading.messages import Message, flat_text, messages
 from flywheel.reading.outcomes import results
 from flywheel.reading.reader import reader, share
@@ -265,6 +265,15 @@ def _chat(record: Mapping[str, Any], found: Found, name: str) -> Iterator[Event]
         score = number(judged.pop("score", None))  # of a benchmark, not a rating
         judged |= present(reward=earned(found.items, whole=True) if score is None else score)
     yield from judgements(judged, {**rollout.columns(), **about}, None)
+    yield from _rated(found.items, {**rollout.columns(), **about})
+
+
+def _rated(items: Iterable[Any], source: Source) -> Iterator[Event]:
+    """Yield what users thought of single messages of the agent."""
+    for item in items:
+        given = opinions_in(as_dict(item))
+        if given and speaks(item) == "assistant":
+            yield from judgements(given, source, name_of(item))
 
 
 def _totals(around: Mapping[str, Any]) -> dict[str, Any]:
@@ -439,7 +448,7 @@ def _sniff(sample: Sample) -> float:
 
 READER = reader(
     "transcripts",
-    19,
+    20,
     "chats of any program, one a record",
     sniff=_sniff,
     surest=_OWN,

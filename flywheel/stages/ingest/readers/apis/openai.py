@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flywheel.reading.events import Event, acted, attempt_of, own_names, source_of
-from flywheel.reading.feedback import judgements
+from flywheel.reading.feedback import judgements, opinions_in
 from flywheel.reading.messages import ROLES, Message, messages, name_results, tool_schemas, with_instructions
 from flywheel.reading.outcomes import results
 from flywheel.reading.pairs import Pair, ends_answered, pair_of
@@ -120,7 +120,7 @@ def _is_programs(items: Sequence[Mapping[str, Any]]) -> bool:
     """Whether messages are of a chat of some program, which `transcripts` reads with the times and tokens of each."""
     roles = {str(m["role"]).lower() for m in items}
     is_told = "assistant" in roles and roles <= ROLES.keys() and not any("weight" in m for m in items)
-    return is_told and any(facts_of(m).keys() & _OWN for m in items)
+    return is_told and any(facts_of(m).keys() & _OWN or (m["role"] == "assistant" and opinions_in(m)) for m in items)
 
 
 def _apart(pair: Pair) -> Iterator[Pair]:
@@ -169,7 +169,7 @@ def _weighed(value: Any) -> tuple[list[Message], set[int]]:
 
 READER = reader(
     "openai",
-    21,
+    22,
     "logs and files of Chat Completions",
     marks=[(0.95, _is_call), (0.9, _is_response), (0.65, _is_said), (0.6, _is_transcript)],
     read=_read,

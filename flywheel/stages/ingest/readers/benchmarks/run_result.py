@@ -104,12 +104,15 @@ def _read(record: Any, line: int) -> Iterator[Event]:
             "conversation_id": aim, "target": aim, "seq": line * LINE + seq, "ts": when(_first(fields, _TIMES)),
             "task_key": ident(_first(fields, _TASKS)),
         }  # fmt: skip
-        for result in results(fields):
-            yield outcome(source, result.name, result.value, by="feedback" if _is_of_a_user(fields) else result.by)
+        ended, is_of_a_user = results(fields), _is_of_a_user(fields)
+        for result in ended:
+            yield outcome(source, result.name, result.value, by="feedback" if is_of_a_user else result.by)
+        scored = {result.name for result in ended if 0 <= result.value <= 1 and not is_of_a_user}  # by a program
         for rating in ratings(fields) if measure_of(fields) is None else ():
-            yield feedback(source, rating)
-        if settings := _settings(fields):
-            model = text(first(fields, ("model", "model_name", "model_id")))
+            if rating["name"] not in scored:
+                yield feedback(source, rating)
+        settings, model = _settings(fields), text(first(fields, ("model", "model_name", "model_id")))
+        if settings or model:
             yield feedback(source, {"name": "settings", "comment": settings}, policy=SETTINGS + settings, model=model)
 
 
@@ -229,7 +232,7 @@ def _is_short(value: str) -> bool:
 
 READER = reader(
     "run_result",
-    10,
+    11,
     "results and settings next to transcripts",
     sniff=_sniff,
     surest=_SURE,

@@ -146,3 +146,109 @@ def test_equal_words_of_two_models_or_runs_are_two_attempts(name: str, write: Wr
     assert events["conversation_id"].n_unique() == 2
     outcomes = events.filter(kind="outcome")
     assert sorted(outcomes["conversation_id"].value_counts()["count"]) == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "pair", [("Student", "Teacher"), ("USER", "SYSTEM"), ("ユーザー", "アシスタント"), ("guest", "Marvin")]
+)
+def test_in_a_talk_of_two_whoever_answers_the_user_is_the_agent(
+    pair: tuple[str, str], write: Write, take: Take
+) -> None:
+    turns = [{"speaker": name, "utterance": said["content"]} for name, said in zip(pair, TALK, strict=True)]
+    assert said(take(write("a.jsonl", [{"dialogue_id": "d1", "turns": turns}]), cfg=COUNTING)) == EXPECTED
+
+
+def test_instructions_before_a_question_are_no_answer(write: Write, take: Take) -> None:
+    turns = [{"speaker": "system", "text": "Be brief, whoever asks you."}, {"speaker": "user", "text": "Where is it?"}]
+    assert take(write("a.jsonl", [{"id": "d1", "turns": turns}]), cfg=COUNTING).events.is_empty()
+
+
+@pytest.mark.parametrize("spell", [str.upper, str.lower])
+def test_a_type_that_names_the_speaker_may_be_in_capitals(
+    spell: Callable[[str], str], write: Write, take: Take
+) -> None:
+    rows = [{"conversation_id": "c", "type": spell(turn["role"]), "content": turn["content"]} for turn in TALK]
+    assert said(take(write("a.jsonl", rows), cfg=COUNTING)) == EXPECTED
+
+
+@pytest.mark.parametrize("mark", ["_", "-", ".", " "])
+def test_events_may_be_named_with_any_mark(mark: str, write: Write, take: Take) -> None:
+    about = {"conversation_id": "k", "time": "2026-05-04T09:00:00Z"}
+    call = {"tool_call_id": "a", "tool": "find", "args": {"order": 7}}
+    rows = [
+        {**about, "event": mark.join(("user", "message")), "text": TALK[0]["content"]},
+        {**about, "event": mark.join(("tool", "call", "started")), **call},
+        {
+            **about,
+            "event": mark.join(("tool", "call", "finished")),
+            "tool_call_id": "a",
+            "tool": "find",
+            "result": "ok",
+        },
+        {**about, "event": mark.join(("assistant", "message")), "text": TALK[1]["content"]},
+    ]
+    taken = take(write("a.jsonl", rows), cfg=COUNTING)
+    assert sorted(taken.events["kind"]) == ["model_call", "model_call", "request", "tool_result"]
+
+
+@pytest.mark.parametrize("name", ["callId", "toolUseId", "tool_call_id", "tool-call-id"])
+def test_results_come_back_to_their_call_under_any_name_of_its_id(name: str, write: Write, take: Take) -> None:
+    calls = [{"id": one, "name": "find", "arguments": {"order": n}} for n, one in enumerate(("a", "b"))]
+    turns = [
+        TALK[0],
+        {"role": "assistant", "content": "", "tool_calls": calls},
+        *({"role": "tool", name: one, "content": f"of {one}"} for one in ("b", "a")),
+        TALK[1],
+    ]
+    events = take(write("a.jsonl", [{"id": "chat-1", "history": turns}]), cfg=COUNTING).events
+    assert events.filter(kind="tool_result").sort("seq")["tool_call_id"].to_list() == ["b", "a"]
+
+
+def test_a_text_under_the_agents_role_is_what_its_type_says(write: Write, take: Take) -> None:
+    """Coze writes calls, results, states and suggested questions as the assistant's texts."""
+    call = {"name": "find", "arguments": {"order": 7}, "plugin_name": "orders"}
+    texts = (
+        ("user", "question", TALK[0]["content"]), ("assistant", "function_call", json.dumps(call)),
+        ("assistant", "tool_response", "It left the house."), ("assistant", "verbose", '{"msg_type": "finished now"}'),
+        ("assistant", "answer", TALK[1]["content"]), ("assistant", "follow_up", "May I send it back to you?"),
+    )  # fmt: skip
+    rows = [
+        {"role": role, "type": kind, "content": words, "content_type": "text", "id": f"74{n}"}
+        for n, (role, kind, words) in enumerate(texts)
+    ]
+    taken = take(write("a.jsonl", [{"code": 0, "msg": "", "data": rows, "has_more": False}]), cfg=COUNTING)
+    assert taken.events.sort("seq")["kind"].to_list() == ["request", "model_call", "tool_result", "model_call"]
+
+
+def test_a_document_with_words_is_words(write: Write, take: Take) -> None:
+    """Cohere's results of tools."""
+    parts = [{"type": "document", "document": {"data": words}} for words in ("No order 7.", {"ask": "for 8"})]
+    call = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": "{}"}}
+    gave = {"role": "tool", "tool_call_id": "c1", "content": parts}
+    turns = [TALK[0], {"role": "assistant", "tool_calls": [call]}, gave, TALK[1]]
+    taken = take(write("a.jsonl", [{"messages": turns}]), cfg=COUNTING)
+    (result,) = (p for p in taken.payloads() if "status" in p)
+    assert result["content"] == 'No order 7.\n{"ask":"for 8"}'
+
+
+def test_an_error_next_to_an_empty_result_is_what_the_agent_was_shown(write: Write, take: Take) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": "{}"}}
+    gave = {"role": "tool", "tool_call_id": "c1", "content": "", "error": "ValueError: no such order"}
+    turns = [TALK[0], {"role": "assistant", "tool_calls": [call]}, gave, TALK[1]]
+    (result,) = (p for p in take(write("a.jsonl", [{"messages": turns}]), cfg=COUNTING).payloads() if "status" in p)
+    assert (result["content"], result["status"]) == ("ValueError: no such order", "failed")
+
+
+@pytest.mark.parametrize("given", [{"rating": "down"}, {"feedback": {"rating": "down"}}, {"liked": False}])
+def test_ratings_of_single_messages_in_a_chat_are_feedback(given: dict[str, Any], write: Write, take: Take) -> None:
+    turns = [TALK[0], {**TALK[1], "id": "m1"}, TALK[0], {**TALK[1], "id": "m2", **given}]
+    taken = take(write("a.jsonl", [{"conversation_id": "c", "messages": turns}]), cfg=COUNTING)
+    (rated,) = (p for p in taken.payloads() if p.get("target") == "response")
+    assert rated["target_id"] == "m2"
+    assert taken.events.filter(kind="model_call").sort("seq")["ids"].to_list() == [["response:m1"], ["response:m2"]]
+
+
+def test_rows_of_messages_may_be_rated_by_their_own_ids_in_another_file(write: Write, take: Take) -> None:
+    rows = [{"conversation_id": "c", "message_id": f"m-{n}", **turn} for n, turn in enumerate(TALK)]
+    taken = take(write("a.jsonl", rows), cfg=COUNTING)
+    assert taken.events.filter(kind="model_call")["ids"].to_list() == [["response:m-1"]]

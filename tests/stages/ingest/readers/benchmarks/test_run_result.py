@@ -9,10 +9,11 @@ from typing import Any
 
 import polars as pl
 import pytest
-from flywheel.config import TrustConfig
+from flywheel.config import EpisodesConfig, TrustConfig
 from flywheel.funnel import Funnel
 from flywheel.pipeline.build.registry import LINK_COLUMNS
 from flywheel.pipeline.ingest.policies import policies_of
+from flywheel.stages.conversations.episodes import build_episodes
 from flywheel.stages.conversations.link import build_links, follow_links
 from flywheel.stages.conversations.policies import acts, build_policies
 from flywheel.stages.signals.rows import CLAIMED
@@ -169,7 +170,9 @@ def test_lines_of_a_benchmark_are_results_of_their_own(put: Put, take: Callable[
     taken = take()
     assert (taken.events["conversation_id"].n_unique(), taken.events["task_key"].unique().to_list()) == (4, ["sort"])
     put("results.jsonl", [{"task_id": "sort", "model": f"m{n % 2}", "solved": True} for n in range(4)])
-    assert take().events.height == 4
+    again = take().events
+    assert again["kind"].value_counts().sort("kind").rows() == [("feedback", 4), ("outcome", 4)]
+    assert again.filter(kind="feedback")["model"].to_list() == ["m0", "m1", "m0", "m1"], "whose result each is"
 
 
 CALLS = [{"trace_id": f"t{n}", "tool": "sum", "args": {"a": n}, "result": "3", "success": True} for n in range(4)]
@@ -224,3 +227,26 @@ def test_ratings_in_a_file_of_their_own_find_what_they_are_about(put: Put, take:
     ]
     links = build_links(events.select(LINK_COLUMNS), Funnel())
     assert links["state"].to_list() == ["joined"] * 2
+
+
+@pytest.mark.parametrize("beside", [{"reasoning_effort": "high"}, {}])
+def test_the_model_in_a_runs_settings_names_its_episodes(
+    beside: dict[str, Any], put: Put, take: Callable[..., Any]
+) -> None:
+    for model in ("m-large", "m-small"):
+        talk = [{"role": "user", "content": "mend it"}, {"role": "assistant", "content": "done"}]
+        put(f"{model}/t1/messages.jsonl", *talk)
+        put(f"{model}/t1/meta.json", {"task_name": "t1", "model": model, "success": True, **beside})
+    events = take().events
+    links = build_links(events.select(LINK_COLUMNS), Funnel())
+    episodes, _ = build_episodes(
+        follow_links(events.lazy(), links).collect(), EpisodesConfig(), Funnel(), build_policies(acts(events))
+    )
+    assert sorted(episodes["policy"]) == ["m-large", "m-small"]
+
+
+def test_a_programs_score_is_no_rating_too(put: Put, take: Callable[..., Any]) -> None:
+    put("t1/messages.json", *chat("mend it"))
+    put("t1/result.json", {"score": 0.0})
+    kinds = take().events.filter(source_format="run_result")["kind"].to_list()
+    assert kinds == ["outcome"]

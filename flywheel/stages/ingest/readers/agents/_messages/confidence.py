@@ -1,4 +1,4 @@
-"""How surely the records of a file are messages: of one chat, or of a table that names its chats."""
+"""With which confidence the records of a file are messages: of one chat, or of a table that names its chats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The events of one record: its messages, its step, what it used and how it was judged."""
+"""The events of one record: its messages, its step, what it used and what users thought of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from flywheel.extensions import BadRecordError
 from flywheel.reading.events import Event, Source, request, source_of
-from flywheel.reading.feedback import JUDGING, feedback, judgements, outcome, ratings
+from flywheel.reading.feedback import JUDGING, MESSAGE_IDS, feedback, judgements, opinions_in, outcome, ratings
 from flywheel.reading.rollout import Rollout, rollout_events
 from flywheel.reading.shapes.actions import are_steps, earned, goal_of, is_step
 from flywheel.reading.shapes.chats import chat, is_call_alone, is_piece, speaks
@@ -198,8 +198,9 @@ def _numbered(event: Event, record: Mapping[str, Any]) -> Event:
 
 def _own_id(record: Mapping[str, Any]) -> str | None:
     """Return the id of a message of the agent; of one with a rating in any case, by its content."""
-    is_rated = any(record[name] is not None for name in JUDGING & record.keys()) and not is_step(record)
-    return ident(record.get("id")) or (f"rated-{content_id(record)[:16]}" if is_rated else None)
+    is_rated = any(record[name] is not None for name in JUDGING & record.keys()) or bool(opinions_in(record))
+    is_rated = is_rated and not is_step(record)
+    return ident(first(record, MESSAGE_IDS)) or (f"rated-{content_id(record)[:16]}" if is_rated else None)
 
 
 def _steps_before(record: Mapping[str, Any], line: int) -> int:

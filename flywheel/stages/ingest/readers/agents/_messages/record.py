@@ -1,4 +1,4 @@
-"""What a record of messages says about itself: its chat, its columns, and what it is if it is no message."""
+"""What a record of messages shows of itself: its chat, its columns, and what else it may be."""
 
 from __future__ import annotations
 
