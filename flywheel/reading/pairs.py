@@ -53,6 +53,7 @@ _COST = ("cost_usd", "response_cost", "spend", "total_cost", "cost", "estimated_
 USED = ("usage", "token_usage", "tokens_used")  # objects that may have the cost with the tokens
 
 
+_PREDICTED = {"prediction", "predicted", "predicted_answer", "model_answer"}  # the agent's, next to the right `answer`
 _REPR = re.compile(r"[A-Z]\w*\(\s*\w+=")  # an object as Python shows it: a response that is not JSON
 
 
@@ -83,7 +84,8 @@ def pair_of(record: Any, fields: tuple[str, ...] = ("messages",)) -> Pair:
             response = _said(outer.get(answered), outer) or response_body(embedded(outer.get(answered)))
             return Pair(request, response or {"events": stream_events(outer)}, outer)
     if any(isinstance(outer.get(name), list | str) for name in fields):
-        answer = first(outer, (*_ANSWERS, "answer") if outer.get("messages") else _ANSWERS)
+        is_answered = outer.get("messages") and _PREDICTED.isdisjoint(outer)  # else it is what was to be answered
+        answer = first(outer, (*_ANSWERS, "answer") if is_answered else _ANSWERS)
         outputs = as_list(outer.get("outputs"))  # DSPy's
         is_shown = isinstance(answer, str) and _REPR.match(answer) is not None
         answer = outputs[0] if (answer is None or is_shown) and len(outputs) == 1 else answer

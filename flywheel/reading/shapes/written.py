@@ -27,6 +27,9 @@ _SEEN = re.compile(
 # How OpenHands and AgentBench begin what a tool gave, and how SWE-agent's shell ends it.
 _SHOWN = re.compile(r"EXECUTION RESULT of \[[^\]\n]{1,64}\]:|The output of the OS:")
 _PROMPT = "bash-$"
+# How the chat templates of Qwen, Hermes and others show a result in the user's place, and a call in the agent's words.
+_SHOWN_IN_TAG = re.compile(r"\s*<(tool_response|tool_result|function_response)>\s*(.*?)\s*</\1>\s*\Z", _ANY)
+_CALL_TAGS = {"tool_call", "function_call"}
 _NAME = r"[\w.:/-]{1,64}"
 _ACTION = r"^[ \t]*action\s?\d*:[ \t]*"
 _WITH_INPUT = re.compile(
@@ -133,6 +136,9 @@ def _observed(message: Message) -> str | None:
     mark = _SEEN.match(content) if message["role"] != "assistant" else None
     if mark is None and message["role"] == "user" and (_SHOWN.match(content) or content.rstrip().endswith(_PROMPT)):
         return content
+    shown = _SHOWN_IN_TAG.match(content) if message["role"] == "user" else None
+    if shown is not None and f"<{shown[1]}>" not in shown[2]:  # of one call
+        return shown[2]
     return _without_fence(content[mark.end() :]) if mark else None
 
 
@@ -220,6 +226,16 @@ def _fenced(content: str) -> tuple[str, str]:
     return _INTRODUCED.sub("", body[:start]), body[start + len(_FENCE) : -len(_FENCE)].removeprefix("json")
 
 
+def _object_in_tag(content: str) -> Written | None:
+    """`<tool_call>{"name": ..., "arguments": ...}</tool_call>` at the end."""
+    end = _CLOSED.search(content[-_LONGEST_END:])
+    if end is None or end[1].lower() not in _CALL_TAGS:
+        return None
+    words, _, rest = content.partition(f"<{end[1]}>")
+    call = call_in(as_dict(embedded(rest[: rest.rindex("</")].strip()))) if rest else None
+    return (words, {"name": call["name"], **arguments(call["arguments"])}) if call is not None else None
+
+
 def _tagged(content: str) -> Written | None:
     """`<search>...</search>` at the end: the tag is the tool."""
     end = _CLOSED.search(content[-_LONGEST_END:])
@@ -269,7 +285,14 @@ def _worded(content: str) -> Written | None:
     return content[: match.start()], called(match[1].strip())
 
 
-_ALONE: tuple[Grammar, ...] = (_with_input, _object, _function, _tagged, _worded)  # which tell a message by itself
+_ALONE: tuple[Grammar, ...] = (
+    _with_input,
+    _object,
+    _function,
+    _object_in_tag,
+    _tagged,
+    _worded,
+)  # which tell a message by itself
 _GRAMMARS: tuple[Grammar, ...] = (
-    _with_input, _bracketed, _python, _paired, _object, _function, _tagged, _run, _worded,
+    _with_input, _bracketed, _python, _paired, _object, _function, _object_in_tag, _tagged, _run, _worded,
 )  # fmt: skip

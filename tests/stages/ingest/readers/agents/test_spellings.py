@@ -252,3 +252,34 @@ def test_rows_of_messages_may_be_rated_by_their_own_ids_in_another_file(write: W
     rows = [{"conversation_id": "c", "message_id": f"m-{n}", **turn} for n, turn in enumerate(TALK)]
     taken = take(write("a.jsonl", rows), cfg=COUNTING)
     assert taken.events.filter(kind="model_call")["ids"].to_list() == [["response:m-1"]]
+
+
+@pytest.mark.parametrize("tags", [("tool_call", "tool_response"), ("function_call", "function_response")])
+def test_calls_and_results_in_the_tags_of_a_chat_template_are_calls(
+    tags: tuple[str, str], write: Write, take: Take
+) -> None:
+    """Qwen's and Hermes' templates show a result in the user's place."""
+    call, gave = tags
+    turns = [
+        TALK[0],
+        {"role": "assistant", "content": f'<{call}>\n{{"name": "find", "arguments": {{"order": 7}}}}\n</{call}>'},
+        {"role": "user", "content": f"<{gave}>\nError: no order 7 here\n</{gave}>"},
+        TALK[1],
+    ]
+    taken = take(write("a.jsonl", [{"messages": turns}]), cfg=COUNTING)
+    made, result = (taken.events.filter(kind=kind) for kind in ("model_call", "tool_result"))
+    assert (made.height, result["tool_name"].to_list()) == (2, ["find"])
+    (calls,) = (p["message"]["tool_calls"] for p in taken.payloads() if p.get("message", {}).get("tool_calls"))
+    assert calls[0]["arguments"] == {"order": 7}
+    assert [p["status"] for p in taken.payloads() if "status" in p] == ["failed"]
+
+
+def test_the_right_answer_next_to_a_prediction_is_no_act(write: Write, take: Take) -> None:
+    turns = [
+        TALK[0],
+        {"role": "assistant", "content": "Let me think about it for a while."},
+        {"role": "user", "content": "Go on."},
+    ]
+    row = {"question": TALK[0]["content"], "answer": "It has shipped.", "messages": turns, "prediction": "none found"}
+    taken = take(write("a.jsonl", [row]), cfg=COUNTING)
+    assert "It has shipped." not in [words for kind, words in said(taken) if kind == "model_call"]
