@@ -12,8 +12,7 @@ from typing import Any
 from flywheel.reading.values import as_dict
 
 NOTICES = ("info", "error", "warning", "notice")  # that Gemini CLI shows
-
-_ASIDE = ("verbose", "follow_up")
+_ASIDE = ("verbose", "follow_up")  # of Coze
 
 # Coding agents put a user's command, what it printed, tasks that ended and reminders into a user's place, in tags.
 _TAG = re.compile(

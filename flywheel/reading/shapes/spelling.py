@@ -13,7 +13,7 @@ from typing import Any
 from flywheel.reading.messages import ROLES
 from flywheel.reading.shapes.acts import call_in
 from flywheel.reading.shapes.notices import is_aside
-from flywheel.reading.shapes.turns import CALL_KINDS, RESULT_KINDS
+from flywheel.reading.shapes.turns import CALL_KINDS, OF_CALL, RESULT_KINDS
 from flywheel.reading.values import as_dict, embedded, first, text, when
 
 SPEAKERS = ("role", "from", "sender", "speaker", "author")  # fields that name who speaks
@@ -48,7 +48,6 @@ _WITH_CALLS = ("content", "parts", "tool_calls", "toolCalls", "function_call")  
 _GIVES = ("tool", "function")
 _WELL, _FAILED = ("success", "ok", "succeeded"), ("failure", "error", "failed")
 _THOUGHTS = ("thinking", "reasoning", "thought")
-_OF_CALL = ("tool_call_id", "toolCallId", "tool_use_id", "call_id")
 
 
 def renamed(named: str) -> str | None:
@@ -108,7 +107,7 @@ def _of_kind(item: Any) -> Any:
     if "role" not in item:
         return {**item, "type": kind, **_outcome(item)}
     is_call = kind in CALL_KINDS and not any(item.get(name) for name in _WITH_CALLS) and "name" in item
-    is_result = kind in RESULT_KINDS and item["role"] in _GIVES and not any(map(item.get, _OF_CALL))
+    is_result = kind in RESULT_KINDS and item["role"] in _GIVES and not any(map(item.get, OF_CALL))
     bare = {name: held for name, held in item.items() if name != "role"}
     return {**bare, "type": kind} if is_call or is_result else item
 
@@ -116,7 +115,7 @@ def _of_kind(item: Any) -> Any:
 def _of_coze(item: Mapping[str, Any], kind: Any) -> dict[str, Any] | None:
     """Return a call, a result or a notice that is a text under the agent's role, where only its type shows that."""
     held = item.get("content")
-    if item.get("role") != "assistant" or not isinstance(held, str) or any(map(item.get, _OF_CALL)):
+    if item.get("role") != "assistant" or not isinstance(held, str) or any(map(item.get, OF_CALL)):
         return None
     bare = {name: value for name, value in item.items() if name not in ("type", "kind")}
     if kind in RESULT_KINDS:

@@ -35,7 +35,7 @@ _CALLS = ("functionCall", "function_call", "toolUse", "tool_call")  # what an un
 _USES = ("toolUseId", "tool_use_id")  # where an entry of a log has a number of its own
 _SIGNATURES = {"thought_signature", "thoughtSignature"}
 _RESULTS = ("functionResponse", "function_response", "toolResult", "tool_call_result")
-_OF_CALL = ("tool_call_id", "toolCallId", "tool_use_id", "call_id", "callId", "toolUseId", "tool-call-id")
+OF_CALL = ("tool_call_id", "toolCallId", "tool_use_id", "call_id", "callId", "toolUseId", "tool-call-id")
 _GAVE = ("output", "result", "response", "content", "toolResult", "result_value", "tool_return", "error")
 _ANSWERED = ("output", "result")  # what only a result of the AI SDK has
 _PYDANTIC_RESULTS = ("tool-return", "builtin-tool-return")
@@ -198,7 +198,7 @@ def _message(role: str, item: Mapping[str, Any]) -> Turn:
         turn
         | present(
             reasoning=text(first(beside, ("reasoning_content", "reasoning", "thinking", "thought"))),
-            tool_call_id=ident(first(beside, _OF_CALL)),
+            tool_call_id=ident(first(beside, OF_CALL)),
             name=text(first(beside, ("name", "tool_name", "toolName"))) if turn["role"] != "assistant" else None,
             function_call=item.get("function_call") or _numbered_call(item),
         )

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from flywheel.models.frozen_layers import added
+
 
 def fuse(model: Any) -> None:
     """Give plain LoRA layers and RMS norms a second way forward, used while `use_fused` is on."""
@@ -72,19 +74,17 @@ def use_fused(model: Any, *, on: bool) -> None:
 
 
 def _lora_forward(layer: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-    names = [name for name in layer.active_adapters if name in layer.lora_A]
-    fits = layer.flywheel_fused and not (args or kwargs or layer.disable_adapters or layer.merged) and len(names) == 1
-    if not fits or names[0] in layer.lora_variant or not isinstance(layer.lora_dropout[names[0]], torch.nn.Identity):
+    part = added(layer, args, kwargs) if layer.flywheel_fused else None
+    if part is None:
         plain: torch.Tensor = layer.flywheel_plain(x, *args, **kwargs)
         return plain
-    down, up, base = layer.lora_A[names[0]].weight, layer.lora_B[names[0]].weight, layer.base_layer
+    down, up, base = part.down, part.up, layer.base_layer
     same = x.dtype == down.dtype == up.dtype == base.weight.dtype and not torch.is_autocast_enabled(x.device.type)
     plain_weight = type(base) is torch.nn.Linear and type(base.weight) is torch.nn.Parameter  # not a quantised one
     if not same or base.weight.requires_grad or not plain_weight:
         unfused: torch.Tensor = layer.flywheel_plain(x)
         return unfused
-    adapted = _lora(x.flatten(0, -2), base, down, up, layer.scaling[names[0]])
-    return adapted.view(*x.shape[:-1], -1)
+    return _lora(x.flatten(0, -2), base, down, up, part.scale).view(*x.shape[:-1], -1)
 
 
 class _Lora(torch.autograd.Function):
