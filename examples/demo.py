@@ -41,10 +41,11 @@ max_rows = 32
 on_the_way = true  # and the steps before these, in the same sequences
 batch_size = 2
 {rates}
-attempts = 2  # more of the champion, at training tasks; kept where execution in this world shows success
-attempt_tasks = 16
+attempts = 1  # more of the champion, at training tasks; kept where execution in this world shows success
+attempt_tasks = 24
 world = "sample"
 max_tokens = 6000
+probe_prompts = 16  # on which the distance from the parent is measured, sixteen times
 
 [train.lora]
 target_modules = ["q_proj", "k_proj", "v_proj", "o_proj"]
@@ -61,7 +62,7 @@ batch_size = 80
 # From the base a high rate, since a few minutes have to teach everything. From a champion the rate of docs/training.md,
 # and an older row for each new one: a policy that answers is easily made to forget.
 RATES = {1: "sft_learning_rate = 2e-3", 2: "older_rows = 1.0"}
-CASES = {1: 40, 2: 80}
+CASES = {1: 24, 2: 80}
 
 SERVED = ("--world", "sample", "--policy", "champion", "--night", "2", "--tasks", "12", "--temperature", "0.6")
 GATE_HELD = 3

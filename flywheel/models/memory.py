@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from flywheel.models.drafts import Drafts
 from flywheel.models.prefixes import MOST_CELLS, Ids, common_length
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Memory:
         self.tokens = 0
         self._most, self._call = most, 0
         self._root = Piece([], [], 0)
+        self.drafts = Drafts()  # of what was written
 
     def begin(self, prompts: Sequence[Ids]) -> None:
         """Begin a call: what no prompt of it goes on from may be forgotten."""

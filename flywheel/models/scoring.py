@@ -22,7 +22,8 @@ _WORTH = 1.15  # plain tokens for each computed one; below, sharing does not pay
 _LIMITS = {"float32": 1e-3, "bfloat16": 0.25}  # largest difference a token, by the weights' type
 
 Row = tuple[list[int], list[int]]  # what is read, what is scored
-Noise = Callable[[Sequence[int], "torch.Tensor"], "torch.Tensor"]  # of some rows of a batch, by their logits
+# Of some rows of a batch, and the place of the token that each is to get, by their logits.
+Noise = Callable[[Sequence[int], Sequence[int], "torch.Tensor"], "torch.Tensor"]
 
 
 class Draw(NamedTuple):
@@ -35,19 +36,18 @@ class Draw(NamedTuple):
     def noise(self, prompts: Sequence[list[int]]) -> Noise:
         """Return what adds Gumbel noise to the logits of some of these: the largest sum is a draw from their softmax.
 
-        It is called once a place. A token's noise depends on seed, prompt and place alone, not on the batch (Maddison,
-        Tarlow and Minka 2014). It is made on the logits' device, and each kind of device has random numbers of its own.
+        A token's noise depends on seed, prompt and place alone, not on the batch (Maddison, Tarlow and Minka 2014). It
+        is made on the logits' device, and each kind of device has random numbers of its own.
         """
         import torch
 
         seeds = [int(content_id("draw", self.seed, prompt)[:8], 16) for prompt in prompts]
-        place = itertools.count()
 
-        def noisy(rows: Sequence[int], logits: torch.Tensor) -> torch.Tensor:
-            at, noise = next(place), torch.empty(logits.shape, device=logits.device)
+        def noisy(rows: Sequence[int], places: Sequence[int], logits: torch.Tensor) -> torch.Tensor:
+            noise = torch.empty(logits.shape, device=logits.device)
             generator = torch.Generator(logits.device)
-            for row, own in zip(rows, noise, strict=True):
-                generator.manual_seed((seeds[row] << 20) + at)
+            for row, place, own in zip(rows, places, noise, strict=True):
+                generator.manual_seed((seeds[row] << 20) + place)
                 own.exponential_(generator=generator)
             return logits.float() / self.temperature - noise.log()
 
@@ -165,7 +165,11 @@ class Batches:
         width = max(map(len, prompts))
         ids = torch.tensor([[self.pad] * (width - len(prompt)) + prompt for prompt in prompts])
         mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts])
-        noise, rows = draw.noise(prompts) if draw is not None else None, range(len(prompts))
+        noise = draw.noise(prompts) if draw is not None else None
+
+        def noisy(so_far: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+            return noise(range(len(logits)), [so_far.shape[1] - width] * len(logits), logits) if noise else logits
+
         output = model.generate(
             input_ids=ids.to(model.device),
             attention_mask=mask.to(model.device),
@@ -176,7 +180,7 @@ class Batches:
             top_k=None,
             pad_token_id=self.pad,
             eos_token_id=self.end,
-            logits_processor=LogitsProcessorList([lambda _, logits: noise(rows, logits)]) if noise else None,
+            logits_processor=LogitsProcessorList([noisy]) if noise else None,
         )
         return [_ended(written, self.end) for written in output[:, width:].tolist()]
 

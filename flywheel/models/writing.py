@@ -1,31 +1,29 @@
 """Continuations of prompts, each going on from what a memory knows of it.
 
 In: rows of token ids. Out: tokens written after each. Prompts that begin alike are computed once as far as they agree;
-a batch then holds what is remembered of each row, what it reads, and what it writes, rows of different lengths padded
-before either part. A row that has ended leaves its batch. Keys and values are written in place: a cache that grows by
-copying itself for every token costs as much as the model. What all rows of a large batch begin with is kept once
-(`cascade`).
+a row that has ended leaves its batch (`batch`). What is likely written next is guessed and read with the token before
+it, and kept as far as the model would have written it (`drafts`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice, takewhile
 from typing import Any
 
 import torch
 from transformers import DynamicCache
-from transformers.cache_utils import Cache, DynamicLayer
+from transformers.cache_utils import DynamicLayer
 
-from flywheel.models.cascade import Beginning, after
-from flywheel.models.memory import KeysValues, Memory, Part, depth_of
-from flywheel.models.prefixes import CHECKED, LEAST_SHARED, MOST_CELLS, REST, Ids, cache_argument, shared_heads
+from flywheel.models.batch import Batch, common
+from flywheel.models.drafts import LONGEST, guessed
+from flywheel.models.memory import Memory, Part, depth_of
+from flywheel.models.prefixes import CHECKED, MOST_CELLS, REST, Ids, shared_heads
 
-Noise = Callable[[Sequence[int], torch.Tensor], torch.Tensor]  # of some rows of a batch, by their logits
+# Of rows of a batch and the places of the tokens to be written, by their logits.
+Noise = Callable[[Sequence[int], Sequence[int], torch.Tensor], torch.Tensor]
 
 LEAST_ROWS = 8  # rows; fewer read a shared beginning as fast each for itself
-PASS = 128  # tokens that are computed in the time that a pass takes apart from them
 _LEAVE = 4  # rows leave a batch when one of so many has ended: each time the others' caches are copied
 _PLAIN = {  # settings of a model's generation_config that a greedy continuation does not depend on
     "_from_model_config", "bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "do_sample",
@@ -43,167 +41,9 @@ def can_write(model: Any) -> bool:
     )
 
 
-def _attention(model: Any) -> str:
-    name: str = model.config._attn_implementation  # noqa: SLF001 - no public reading of it
-    return name
-
-
 def _settings(model: Any) -> dict[str, Any]:
     settings = getattr(model, "generation_config", None)
     return dict(settings.to_diff_dict()) if settings is not None else {}
-
-
-class _Room(DynamicLayer):  # type: ignore[misc]
-    """A layer's keys and values, with room for all that will be written."""
-
-    def __init__(self, tokens: int) -> None:
-        super().__init__()
-        self._filled, self._most = 0, tokens
-
-    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        """Make the room, in the shape of what comes first."""
-        self.dtype, self.device = key_states.dtype, key_states.device
-        self.keys, self.values = (
-            s.new_zeros((*s.shape[:2], self._most, s.shape[3])) for s in (key_states, value_states)
-        )
-        self.is_initialized = True
-
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write behind what is there; return all."""
-        if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
-        start, self._filled = self._filled, self._filled + key_states.shape[2]
-        self.keys[:, :, start : self._filled] = key_states
-        self.values[:, :, start : self._filled] = value_states
-        return self.keys[:, :, : self._filled], self.values[:, :, : self._filled]
-
-    def get_seq_length(self) -> int:
-        """Return the tokens that are there."""
-        return self._filled
-
-    def fill(self, row: int, row_count: int, end: int, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Put remembered keys and values of a row before a place."""
-        if not self.is_initialized:
-            self.lazy_initialization(*(s[None].expand(row_count, -1, -1, -1) for s in (keys, values)))
-        start = end - keys.shape[1]
-        self.keys[row, :, start:end], self.values[row, :, start:end] = keys, values
-
-    def skip(self, tokens: int) -> None:
-        """Count the first places as filled."""
-        self._filled = tokens
-
-    def leave(self, rows: torch.Tensor) -> None:
-        """Keep some rows only."""
-        self.keys, self.values = self.keys[rows], self.values[rows]
-
-    def of(self, rows: slice, tokens: int) -> _Room:
-        """Return some rows, so many of their places filled; what is written there is written here."""
-        room = copy.copy(self)
-        room.keys, room.values = self.keys[rows], self.values[rows]
-        room.skip(tokens)
-        return room
-
-
-class _Batch:
-    """Rows that are read and written together.
-
-    Args:
-        model: a causal language model of transformers.
-        prompts: the rows.
-        paths: what is remembered of each.
-        most: tokens that each may write.
-        pad: a token to fill up with.
-        apart: whether what all paths begin with is kept once.
-    """
-
-    def __init__(
-        self, model: Any, prompts: Sequence[Ids], paths: Sequence[Sequence[Part]], most: int, pad: int, *, apart: bool
-    ) -> None:
-        self.rows = list(range(len(prompts)))
-        self.depths = [depth_of(path) for path in paths]
-        self._model, self._pad = model, pad
-        shared = common(paths) if apart else []
-        self._beginning, self._apart = _joined(shared), depth_of(shared)
-        self._known = max(self.depths) - self._apart
-        rests = [list(prompt[depth:]) for prompt, depth in zip(prompts, self.depths, strict=True)]
-        width = max(map(len, rests))
-        self.start = self._known + width  # where writing begins
-        self._rests = [len(rest) for rest in rests]
-        self._ids = torch.tensor([[pad] * (width - len(rest)) + rest for rest in rests])
-        self._mask = torch.zeros((len(prompts), self.start + most), dtype=torch.long)
-        for row, (depth, rest) in enumerate(zip(self.depths, rests, strict=True)):
-            self._mask[row, self._known - (depth - self._apart) : self._known] = 1
-            self._mask[row, self.start - len(rest) :] = 1
-        self._layers = [_Room(self.start + most) for _ in DynamicCache(config=model.config.get_text_config()).layers]
-        for row, path in enumerate(paths):
-            self._fill(row, path)
-        for layer in self._layers:
-            layer.skip(self._known)
-        self._mask, self._ids = self._mask.to(model.device), self._ids.to(model.device)
-
-    def _fill(self, row: int, path: Sequence[Part]) -> None:
-        end, rest = self._known, self.depths[row] - self._apart
-        for piece, tokens in reversed(path):
-            start = max(0, tokens - rest)  # what is before that is in the beginning
-            for layer, (keys, values) in zip(self._layers, piece.layers, strict=True):
-                layer.fill(row, len(self.rows), end, keys[:, start:tokens], values[:, start:tokens])
-            end, rest = end - (tokens - start), rest - (tokens - start)
-
-    def read(self) -> torch.Tensor:
-        """Read the rows' rests, those of like length together; return the logits of the next token."""
-        runs = list(_runs(self._rests)) if self._layers[0].is_initialized else [slice(None)]
-        logits = []
-        for rows in runs:
-            ids = self._ids[rows, -max(self._rests[rows]) :]
-            layers = [layer.of(rows, self.start - ids.shape[1]) for layer in self._layers] if len(runs) > 1 else None
-            logits.append(self._pass(ids, self._mask[rows, : self.start], layers or self._layers))
-        for layer in self._layers:
-            layer.skip(self.start)
-        return torch.cat(logits)
-
-    def write(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Read a token of each row; return the logits of the next one."""
-        return self._pass(tokens[:, None], self._mask[:, : self._layers[0].get_seq_length() + 1], self._layers)
-
-    def _pass(self, ids: torch.Tensor, seen: torch.Tensor, layers: Sequence[_Room]) -> torch.Tensor:
-        """Read tokens of rows, of which the places up to the last of these are seen or not."""
-        tokens = ids.shape[1]
-        places = (seen.cumsum(-1) - 1).clamp(min=0)[:, -tokens:] + self._apart
-        # Without a mask, SDPA takes a slow way for one token of grouped heads.
-        own_mask = tokens == 1 and layers[0].is_initialized and _attention(self._model) == "sdpa"
-        with contextlib.ExitStack() as during:
-            given = during.enter_context(after(self._model, self._beginning)) if self._apart else {}
-            logits: torch.Tensor = self._model(
-                input_ids=ids, position_ids=places, use_cache=True, logits_to_keep=1,
-                attention_mask=_square(seen, tokens, layers[0].dtype) if given or own_mask else seen,
-                **cache_argument(self._model, Cache(layers=list(layers))), **given,
-            ).logits  # fmt: skip
-        return logits[:, -1].float()
-
-    def computed(self, place: int, tokens: int, written: int) -> KeysValues:
-        """Return the keys and values of a row's last so many tokens of the prompt, and those that it wrote."""
-        part = slice(self.start - tokens, self.start + written)
-        return [(layer.keys[place, :, part], layer.values[place, :, part]) for layer in self._layers]
-
-    def leave(self, going_on: list[bool]) -> None:
-        """Keep the rows that go on."""
-        self.rows = [row for row, goes_on in zip(self.rows, going_on, strict=True) if goes_on]
-        kept = torch.tensor(going_on, device=self._mask.device)
-        self._mask = self._mask[kept]
-        for layer in self._layers:
-            layer.leave(kept)
-
-
-def _runs(rests: Sequence[int]) -> Iterator[slice]:
-    """Yield rows to be read together, the longest first: a pass of its own where that saves more than it costs."""
-    start = 0
-    for at in range(1, len(rests)):
-        if (max(rests[start:at]) - rests[at]) * (len(rests) - at) > PASS:
-            yield slice(start, at)
-            start = at
-    yield slice(start, len(rests))
 
 
 def cascade_holds(model: Any, prompt: list[int], pad: int, limit: float) -> bool:
@@ -221,10 +61,10 @@ def cascade_holds(model: Any, prompt: list[int], pad: int, limit: float) -> bool
     Writer(model, memory, pad, -1).learn(head)
     rows = [head + rest, head + rest[: len(rest) // 2 + 1]]
     paths = [memory.path(head)] * len(rows)
-    plain, cascade = (_Batch(model, rows, paths, 1, pad, apart=apart) for apart in (False, True))
+    plain, cascade = (Batch(model, rows, paths, 1, pad, apart=apart) for apart in (False, True))
     try:
-        for tokens in (None, torch.tensor([row[-1] for row in rows], device=model.device)):
-            logits = (batch.read() if tokens is None else batch.write(tokens) for batch in (plain, cascade))
+        for tokens in ([], [row[-1:] for row in rows]):
+            logits = (batch.write(tokens) if tokens else batch.read() for batch in (plain, cascade))
             expected, found = (torch.log_softmax(of, -1) for of in logits)
             if not (expected - found).square().mean().sqrt() <= limit:
                 return False
@@ -233,37 +73,6 @@ def cascade_holds(model: Any, prompt: list[int], pad: int, limit: float) -> bool
             raise
         return False
     return True
-
-
-def common(paths: Sequence[Sequence[Part]]) -> list[Part]:
-    """Return what all paths begin with; none where that is too short to be worth a look of its own."""
-    shared = list[Part]()
-    for parts in zip(*paths, strict=False):
-        piece, tokens = parts[0].piece, min(part.tokens for part in parts)
-        if any(part.piece is not piece for part in parts):
-            break
-        shared.append(Part(piece, tokens))
-        if tokens < len(piece.ids):
-            break
-    return shared if depth_of(shared) >= LEAST_SHARED else []
-
-
-def _joined(path: Sequence[Part]) -> Beginning:
-    """Return the keys and values of a path, layer by layer."""
-    layers = zip(*([(k[:, :tokens], v[:, :tokens]) for k, v in piece.layers] for piece, tokens in path), strict=True)
-    return [tuple(torch.cat(sides, 1) for sides in zip(*parts, strict=True)) for parts in layers]  # type: ignore[misc]
-
-
-def _square(seen: torch.Tensor, tokens: int, dtype: torch.dtype) -> torch.Tensor:
-    """Return what is added to the scores of the last tokens of each row: -inf where a token is not seen.
-
-    A token sees itself, and what precedes it in its row.
-    """
-    before = torch.ones(tokens, seen.shape[1], dtype=torch.bool, device=seen.device)
-    before = before.tril(seen.shape[1] - tokens)
-    itself = before & ~before.tril(seen.shape[1] - tokens - 1)
-    allowed = (seen.bool()[:, None] & before) | itself
-    return torch.zeros_like(allowed, dtype=dtype).masked_fill_(~allowed, -torch.inf)[:, None]
 
 
 class Writer:
@@ -307,9 +116,9 @@ class Writer:
         path = self._memory.path(head)
         known = depth_of(path)
         if known < len(head):
-            batch = _Batch(self._model, [head], [path], 0, self._pad, apart=False)
+            batch = Batch(self._model, [head], [path], 0, self._pad, apart=False)
             batch.read()
-            self._memory.keep(head, known, batch.computed(0, len(head) - known, 0))
+            self._memory.keep(head, known, batch.computed(0, len(head) - known))
 
     def _batches(self, prompts: Sequence[list[int]], most: int, size: int) -> Iterator[list[int]]:
         """Yield prompts in batches with like much to read, the longest first; caches bound how many go together."""
@@ -317,37 +126,83 @@ class Writer:
         rests = [len(prompt) - depth_of(path) for prompt, path in zip(prompts, paths, strict=True)]
         waiting = sorted(range(len(prompts)), key=lambda n: (-rests[n], -len(prompts[n]), n))
         once = depth_of(common(paths)) if self._cascade else 0
-        cells = max((len(prompt) for prompt in prompts), default=0) - once + most
+        cells = max((len(prompt) for prompt in prompts), default=0) - once + 2 * most
         together = max(1, min(size, MOST_CELLS // max(1, cells)))
         yield from (waiting[i : i + together] for i in range(0, len(waiting), together))
 
     def _continued(self, prompts: Sequence[list[int]], most: int, noise: Noise | None) -> list[list[int]]:
         paths, apart = [self._path(prompt) for prompt in prompts], self._cascade and len(prompts) >= LEAST_ROWS
-        batch = _Batch(self._model, prompts, paths, most, self._pad, apart=apart)
+        batch = Batch(self._model, prompts, paths, most, self._pad, apart=apart)
         written: list[list[int]] = [[] for _ in prompts]
+        guesses: dict[int, list[int]] = {row: [] for row in batch.rows}  # of the rows that go on
         logits = batch.read()
-        for place in range(most):
-            tokens = (noise(batch.rows, logits) if noise else logits).argmax(-1)
-            for row, token in zip(batch.rows, tokens.tolist(), strict=True):
-                if not written[row] or written[row][-1] != self._end:
-                    written[row].append(token)
-            going_on = [written[row][-1] != self._end for row in batch.rows]
-            if place == most - 1 or not any(going_on):
-                break
-            if going_on.count(False) * _LEAVE >= len(going_on):
+        while guesses:
+            new = self._chosen(batch.rows, written, guesses, logits, noise)
+            for row, tokens in new.items():
+                written[row] += tokens
+            batch.keep([len(new.get(row, ())) for row in batch.rows])
+            going_on = [len(written[row]) < most and written[row][-1] != self._end for row in batch.rows]
+            still = [row for row, goes_on in zip(batch.rows, going_on, strict=True) if goes_on]
+            if still and going_on.count(False) * _LEAVE >= len(going_on):
                 self._remember(batch, prompts, written, [not goes_on for goes_on in going_on])
                 batch.leave(going_on)
-                tokens = tokens[torch.tensor(going_on, device=tokens.device)]
-            logits = batch.write(tokens)
+            guesses = self._guesses({row: prompts[row] for row in still}, written, most)
+            if guesses:
+                logits = batch.write([[written[n][-1], *guesses[n]] if n in guesses else [] for n in batch.rows])
         self._remember(batch, prompts, written, [True] * len(batch.rows))
+        for prompt, tokens in zip(prompts, written, strict=True):
+            self._memory.drafts.learn(prompt, tokens)
         return written
 
+    def _chosen(
+        self,
+        rows: Sequence[int],
+        written: Sequence[Sequence[int]],
+        guesses: Mapping[int, Sequence[int]],
+        logits: torch.Tensor,
+        noise: Noise | None,
+    ) -> dict[int, list[int]]:
+        """Return what rows write next: tokens as far as they were guessed, and the one after them.
+
+        Args:
+            rows: of the batch.
+            written: what each row has written before.
+            guesses: what the last pass has read of each row that goes on, behind its last token.
+            logits: of what follows each token that it has read.
+            noise: what is added to logits.
+        """
+        asked = [(n, row, at) for n, row in enumerate(rows) if row in guesses for at in range(len(guesses[row]) + 1)]
+        numbers, of, places = zip(*asked, strict=True)
+        some = logits[list(numbers), list(places)]
+        if noise is not None:
+            some = noise(of, [len(written[row]) + at for row, at in zip(of, places, strict=True)], some)
+        chosen, new = iter(some.argmax(-1).tolist()), dict[int, list[int]]()
+        for row, guess in guesses.items():
+            tokens = list(islice(chosen, len(guess) + 1))
+            right = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(tokens, guess, strict=False)))
+            new[row] = tokens[: right + 1]
+        return new
+
+    def _guesses(self, rows: Mapping[int, list[int]], written: Sequence[list[int]], most: int) -> dict[int, list[int]]:
+        """Return what some rows likely write behind the token that is read next, as much as is worth its time.
+
+        Args:
+            rows: the prompts of those that go on.
+            written: of each row, so far.
+            most: tokens that a row may write.
+        """
+        found = {
+            row: self._memory.drafts.guess((*prompt[-LONGEST:], *written[row]), most - len(written[row]) - 1, self._end)
+            for row, prompt in rows.items()
+        }
+        width = guessed(list(found.values()), self._model.device.type)
+        return {row: [guess.token for guess in some[:width]] for row, some in found.items()}
+
     def _remember(
-        self, batch: _Batch, prompts: Sequence[list[int]], written: Sequence[list[int]], which: Sequence[bool]
+        self, batch: Batch, prompts: Sequence[list[int]], written: Sequence[list[int]], which: Sequence[bool]
     ) -> None:
         """Keep rows in the memory, without the last token of each: it was written, and not read."""
         for place, row in enumerate(batch.rows):
             if which[place]:
                 read, depth = prompts[row] + written[row][:-1], batch.depths[row]
-                layers = batch.computed(place, len(prompts[row]) - depth, len(written[row]) - 1)
-                self._memory.keep(read, depth, layers)
+                self._memory.keep(read, depth, batch.computed(place, len(read) - depth))

@@ -55,16 +55,16 @@ def test_a_draw_is_from_the_softmax_and_the_same_again_in_another_batch() -> Non
     logits = (CHANCES.log() * 2).to("cuda").expand(DRAWS, -1)
     rows = [[row] for row in range(DRAWS)]
     draw = Draw(2.0, 7)
-    tokens = draw.noise(rows)(range(DRAWS), logits).argmax(-1).tolist()
+    tokens = draw.noise(rows)(range(DRAWS), [0] * DRAWS, logits).argmax(-1).tolist()
 
     assert near(tokens)
-    assert draw.noise(rows)(range(50, 60), logits[:10]).argmax(-1).tolist() == tokens[50:60]
+    assert draw.noise(rows)(range(50, 60), [0] * 10, logits[:10]).argmax(-1).tolist() == tokens[50:60]
 
 
 def test_a_world_samples_there_too() -> None:
     logits = (CHANCES.log() * 2).to("cuda").expand(DRAWS, -1)
     noise = _Noise(range(DRAWS), 2.0)
-    tokens = noise(range(DRAWS), logits).argmax(-1).tolist()
+    tokens = noise(range(DRAWS), [0] * DRAWS, logits).argmax(-1).tolist()
 
     assert near(tokens)
     assert noise.log_probs[0][0] == pytest.approx(float(CHANCES[tokens[0]].log()), abs=1e-4)

@@ -64,11 +64,11 @@ def test_drawn_tokens_have_the_models_probabilities_at_a_temperature() -> None:
     import torch
 
     logits, prompts = torch.tensor([0.0, 1.0, 2.0]), [[n] for n in range(3000)]
-    drawn = Draw(0.5, 1).noise(prompts)(range(3000), logits.repeat(3000, 1)).argmax(-1)
+    drawn = Draw(0.5, 1).noise(prompts)(range(3000), [0] * 3000, logits.repeat(3000, 1)).argmax(-1)
 
     shares = torch.bincount(drawn, minlength=3) / 3000
     assert shares.tolist() == pytest.approx(torch.softmax(logits / 0.5, -1).tolist(), abs=0.025)
-    assert Draw(0.5, 1).noise(prompts[7:8])([0], logits[None]).argmax() == drawn[7]
+    assert Draw(0.5, 1).noise(prompts[7:8])([0], [0], logits[None]).argmax() == drawn[7]
 
 
 class _Forgets:

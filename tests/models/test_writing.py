@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from flywheel.config import EvalConfig, ModelConfig
+from flywheel.models import writing
+from flywheel.models.batch import PASS, Batch, runs
 from flywheel.models.memory import Memory
 from flywheel.models.policy import PolicySet
 from flywheel.models.scoring import Batches, Draw
-from flywheel.models.writing import PASS, _runs, can_write
+from flywheel.models.writing import can_write
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.stages.train.families import FAMILIES, tiny
+
+if TYPE_CHECKING:
+    from flywheel.models.drafts import Guess
 
 pytestmark = pytest.mark.model
 
@@ -96,6 +101,53 @@ def test_many_rows_keep_what_they_begin_with_once(family: str, draw: Draw | None
         assert any(width > 1 and 2 < rows < 14 for rows, width in apart), "no rows with more to read are read apart"
 
 
+@pytest.mark.parametrize("draw", [None, SAMPLED])
+@pytest.mark.parametrize("talks", [1, 5, 14])
+def test_what_was_written_before_is_read_together_and_changes_no_token(draw: Draw | None, talks: int) -> None:
+    model, passes = tiny("llama").eval(), list[int]()
+    model.register_forward_pre_hook(lambda _, __, given: passes.append(given["input_ids"].shape[1]), with_kwargs=True)
+    first, plain = Memory(), alone(tiny("llama").eval(), draw, talks)
+    assert acts(Batches(16, PAD, END), model, draw, first, talks) == plain
+    slowly = len(passes)
+    passes.clear()
+
+    again = Memory()
+    again.drafts = first.drafts
+    assert acts(Batches(16, PAD, END), model, draw, again, talks) == plain
+    assert len(passes) < slowly / 1.5
+
+
+@pytest.mark.parametrize("talks", [5, 14])
+def test_wrong_guesses_change_no_token_and_their_places_are_used_again(
+    talks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every other token of the guesses is wrong, so that most places are of tokens that were not kept."""
+    model, closed_up, memory = tiny("llama").eval(), list[int](), Memory()
+    plain = alone(tiny("llama").eval(), SAMPLED, talks)
+    acts(Batches(16, PAD, END), model, SAMPLED, memory, talks)
+    monkeypatch.setattr(memory.drafts, "guess", _mistaken(memory.drafts.guess, random.Random(0)))  # noqa: S311
+    monkeypatch.setattr(writing, "guessed", lambda rows, _device: max(map(len, rows), default=0))
+    close_up = Batch._close_up
+
+    def counted(batch: Batch) -> None:
+        closed_up.append(1)
+        close_up(batch)
+
+    monkeypatch.setattr(Batch, "_close_up", counted)
+    guessing = Memory()
+    guessing.drafts = memory.drafts
+
+    assert acts(Batches(16, PAD, END), model, SAMPLED, guessing, talks) == plain
+    assert closed_up
+
+
+def _mistaken(guess: Callable[..., list[Guess]], rng: random.Random) -> Callable[..., list[Guess]]:
+    def guesses(*given: Any) -> list[Guess]:
+        return [g._replace(token=3 + rng.randrange(100)) if rng.random() < 0.5 else g for g in guess(*given)]
+
+    return guesses
+
+
 def test_a_model_that_attends_otherwise_keeps_every_row_whole() -> None:
     """Soft-capped scores (Gemma 2), with layers that all look at everything."""
     model = tiny("gemma2", local=512).eval()
@@ -111,9 +163,9 @@ def test_a_model_that_attends_otherwise_keeps_every_row_whole() -> None:
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=30))
 def test_rows_are_read_apart_only_where_that_saves_a_pass(rests: list[int]) -> None:
     rests = sorted(rests, reverse=True)
-    runs = list(_runs(rests))
-    assert [n for run in runs for n in range(run.start, run.stop)] == [*range(len(rests))]
-    computed = sum(rests[run.start] * (run.stop - run.start) + PASS for run in runs)
+    parted = list(runs(rests))
+    assert [n for run in parted for n in range(run.start, run.stop)] == [*range(len(rests))]
+    computed = sum(rests[run.start] * (run.stop - run.start) + PASS for run in parted)
     assert computed <= rests[0] * len(rests) + PASS
 
 

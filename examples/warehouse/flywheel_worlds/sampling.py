@@ -17,7 +17,7 @@ from flywheel.models.scoring import Batches
 from flywheel.pipeline.context import served_name
 
 from flywheel_worlds.dialects import Draw
-from flywheel_worlds.talk import Act, Message
+from flywheel_worlds.talk import Act, Message, seed_of
 
 if TYPE_CHECKING:
     from flywheel import Project
@@ -27,24 +27,24 @@ DIGITS = 6
 
 
 class _Noise:
-    """Forces each row's sampled token, and keeps its log-probability."""
+    """Forces each row's sampled token, and keeps its log-probability; asked again for a place, it samples alike."""
 
     def __init__(self, seeds: Sequence[int], temperature: float) -> None:
-        self.log_probs: list[list[float]] = [[] for _ in seeds]
-        self._seeds, self._generators = seeds, list[torch.Generator]()
-        self._temperature = temperature
+        self.log_probs: list[dict[int, float]] = [{} for _ in seeds]  # of each row, by place
+        self._seeds, self._temperature = seeds, temperature
 
-    def __call__(self, rows: Sequence[int], scores: torch.Tensor) -> torch.Tensor:
-        """Return scores that leave one token for each of these rows."""
-        device, width = scores.device, scores.shape[-1]
-        if not self._generators:
-            self._generators = [torch.Generator(device).manual_seed(seed) for seed in self._seeds]
+    def __call__(self, rows: Sequence[int], places: Sequence[int], scores: torch.Tensor) -> torch.Tensor:
+        """Return scores that leave one token for each of these places."""
         log_probs = torch.log_softmax(scores.float() / self._temperature, -1)
-        uniform = torch.stack([torch.rand(width, generator=self._generators[row], device=device) for row in rows])
+        generator, uniform = torch.Generator(scores.device), torch.empty_like(log_probs)
+        for row, place, own in zip(rows, places, uniform, strict=True):
+            generator.manual_seed(seed_of(self._seeds[row], place))
+            own.uniform_(generator=generator)
         gumbel = -torch.log(-torch.log(uniform.clamp_min(1e-12)))
         tokens = (log_probs + gumbel).argmax(-1, keepdim=True)
-        for row, value in zip(rows, log_probs.gather(-1, tokens)[:, 0].tolist(), strict=True):
-            self.log_probs[row].append(value)
+        chosen = log_probs.gather(-1, tokens)[:, 0].tolist()
+        for row, place, value in zip(rows, places, chosen, strict=True):
+            self.log_probs[row][place] = value
         return torch.full_like(scores, -torch.inf).scatter_(-1, tokens, 0.0)
 
 
@@ -52,7 +52,7 @@ class _Draws:
     """The noise of one batch of actions, by the seed of each, also where prompts are equal (`Batches.written`)."""
 
     def __init__(self, asked: Sequence[list[int]], seeds: Sequence[int], temperature: float) -> None:
-        self.log_probs: dict[int, list[float]] = {}
+        self.log_probs: dict[int, dict[int, float]] = {}
         self._seeds, self._temperature = seeds, temperature
         self._rows: dict[tuple[int, ...], list[int]] = {}
         for row, ids in enumerate(asked):
@@ -101,7 +101,8 @@ class ModelServer:
         acts = []
         for row, ids in enumerate(written):
             generation = chat.parse(tokenizer.decode(ids).split(tokenizer.eos_token, 1)[0], tools)
-            log_probs = draws.log_probs.get(row, [])[: len(ids)]
-            draw = Draw(ids, [round(p, DIGITS) for p in log_probs], self._temperature) if log_probs else None
+            log_probs = draws.log_probs.get(row, {})
+            logged = [round(log_probs[place], DIGITS) for place in range(len(ids))] if log_probs else []
+            draw = Draw(ids, logged, self._temperature) if logged else None
             acts.append(Act(generation.message, draw, generation.well_formed))
         return acts

@@ -47,7 +47,7 @@ from flywheel.stages.selection.rows import GOOD_ENOUGH_TO_COPY
 LOOKED_AT = 10  # tasks for each that is attempted
 MOST_KEPT = 4  # attempts at a task that nearly always fails; one of a task that never does
 _CLOSE = 0.7  # temperature of the first attempts, RFT's
-_TOGETHER = 16  # tasks that are attempted side by side, and remembered in one piece
+_TOGETHER = 32  # tasks that are attempted side by side, and remembered in one piece
 
 Row = dict[str, Any]
 
