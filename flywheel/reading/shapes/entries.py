@@ -59,7 +59,8 @@ _BOOKS = {
     "id", "type", "status", "subtype", "role", "time", "timestamp", "duration", "exit_code", "server", "event",
     "created_at", "message_type", "metadata", *_KINDS, *_BODIES, *IDS, *_NAMES, *_SHOWN, "error", "session_id",
     "conversation_id", "conversationId", "sessionId", "thread_id", "threadId", "trace_id", "traceId", "run_id", "runId",
-    "user_id", "userId", "duration_ms", "latency_ms", "durationMs", "latencyMs",
+    "user_id", "userId", "duration_ms", "latency_ms", "durationMs", "latencyMs", "success", "ok", "failed", "is_error",
+    "isError", "exitCode", "ts", "level", "severity", "logger",
 }  # fmt: skip
 _LAST = _SPEECH | _THOUGHT | {"observation", "action", "result"}  # words that end the name of an entry's kind
 _OF_TURNS = {*CALL_KINDS, *RESULT_KINDS, *ITEM_KINDS, *_KNOWN, "tool_use"}  # kinds of items and parts of messages

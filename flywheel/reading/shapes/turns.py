@@ -36,6 +36,17 @@ _USES = ("toolUseId", "tool_use_id")  # where an entry of a log has a number of 
 _SIGNATURES = {"thought_signature", "thoughtSignature"}
 _RESULTS = ("functionResponse", "function_response", "toolResult", "tool_call_result")
 OF_CALL = ("tool_call_id", "toolCallId", "tool_use_id", "call_id", "callId", "toolUseId", "tool-call-id")
+_ENDED = (
+    "is_error",
+    "isError",
+    "status",
+    "error",
+    "success",
+    "ok",
+    "failed",
+    "exit_code",
+    "exitCode",
+)  # how a call ended
 _GAVE = ("output", "result", "response", "content", "toolResult", "result_value", "tool_return", "error")
 _ANSWERED = ("output", "result")  # what only a result of the AI SDK has
 _PYDANTIC_RESULTS = ("tool-return", "builtin-tool-return")
@@ -190,7 +201,7 @@ def _message(role: str, item: Mapping[str, Any]) -> Turn:
     if calls:
         turn["tool_calls"] = calls
     beside = {**as_dict(item.get("additional_kwargs")), **item}
-    told_flags = {k: item[k] for k in ("status", "is_error", "isError", "error", "tool_call_error") if k in item}
+    told_flags = {k: item[k] for k in (*_ENDED, "tool_call_error") if k in item}
     flags = told_flags if turn["role"] not in {"system", "user", "assistant"} else {}
     if flags.get("tool_call_error") is not None:
         flags["is_error"] = bool(flags.pop("tool_call_error"))
@@ -451,7 +462,7 @@ def result_of(item: Mapping[str, Any]) -> dict[str, Any]:
     wrapped = as_dict(embedded(value))
     if wrapped.get("type") in RESULT_KINDS and "result" in wrapped:  # Microsoft's framework logs its own object as text
         value = wrapped["result"]
-    flags = picked(item, ("is_error", "isError", "status", "error"))
+    flags = picked(item, _ENDED)
     if flags.get("status") == "completed":  # of the item, not of the tool
         del flags["status"]
     if is_mcp_result(value):

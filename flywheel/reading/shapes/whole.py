@@ -27,6 +27,7 @@ _MARK = re.compile(  # of a call, or of what it gave, within words
     r"|^[ \t]*(?:action(?:[ _]?input)?|observation|(?:(?:tool|function|action|execution) )?(?:result|output))\s?\d*:",
     re.IGNORECASE | re.MULTILINE,
 )
+_BETWEEN = re.compile(r"</[\w|]+>\s*(?=<[\w|]+>)")  # of two calls, or results, in one text
 _SHOWN = re.compile(r"[\s\[]*(?:\w{1,40}Block|\w{0,40}(?:ToolCall|FunctionCall)\w{0,40})\(\w+=")
 _SAID = {
     "user", "human", "assistant", "agent", "ai", "bot", "customer", "message", "messages", "content", "text", "query",
@@ -170,7 +171,8 @@ def _unread(record: Mapping[str, Any], events: Sequence[Event]) -> str | None:
     said = [_TOKEN.findall(text) for text in texts] if unread else []
     tokens = {token for words in said for token in words}
     pairs = {pair for words in said for pair in pairwise(words)}
-    words = ((path, _TOKEN.findall(_MARK.sub(" ", text))) for path, text in unread)
+    parts = ((path, part) for path, text in unread for part in _BETWEEN.split(text))
+    words = ((path, _TOKEN.findall(_MARK.sub(" ", part))) for path, part in parts)
     return next((shown_path(path) for path, tried in words if not _is_among(tried, tokens, pairs)), None)
 
 

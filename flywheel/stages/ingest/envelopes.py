@@ -22,6 +22,7 @@ from flywheel.reading.values import number, when
 from flywheel.stages.ingest.detect import READER_FAULTS, THRESHOLD, Detection, detect
 from flywheel.stages.ingest.framed import Bad, Framed, Lines, Passed, Raw, Record, refused
 from flywheel.stages.ingest.jsontext import BadJsonError, loads
+from flywheel.stages.ingest.logger_lines import Events, as_typed, events_of
 from flywheel.stages.ingest.sources import UNKNOWN
 from flywheel.stages.ingest.tables import is_header
 
@@ -76,13 +77,15 @@ class Envelope(NamedTuple):
     """Where a file's records are: names that lead there, `*` for each element of a list.
 
     `sifts`: other records than the reader's are between them; `tags`: how their numbers and dates are tagged, if so;
-    `marks`: the fields by which a record that the reader does not know is a malformed one of its own.
+    `marks`: the fields by which a record that the reader does not know is a malformed one of its own; `events`: how
+    lines of a structured logger tell their events, where the records are such lines.
     """
 
     path: tuple[str, ...] = ()
     sifts: bool = False
     tags: str = ""
     marks: frozenset[str] = frozenset()
+    events: Events | None = None
 
     @property
     def has_many(self) -> bool:
@@ -132,7 +135,10 @@ def recognised(
 
 def _outranks(inner: Recognised, direct: Detection) -> bool:
     """Whether what is inside is meant, where a reader that looks deep knows the whole: it would leave parts out."""
-    path, sifts = (inner.envelope or Envelope())[:2]
+    envelope = inner.envelope or Envelope()
+    path, sifts = envelope.path, envelope.sifts
+    if envelope.events is not None:  # lines of a logger, of which the whole's reader knows the calls alone, say
+        return inner.detection.confidence > direct.confidence
     if sifts:
         return False
     if _EACH in path:  # a page, whose rows a reader of any program's takes apart itself
@@ -155,13 +161,14 @@ def _fits(reader: Reader | None, values: list[Any]) -> bool:
 def _inside(name: str, values: list[Any], readers: Mapping[str, Reader]) -> Recognised | None:
     """Return the reader of what is in the values, with the envelope: the surest, then the nearest."""
     places = Counter(path for value in values for path in _paths(value, (), _DEEPEST))
-    found = []
+    found = list(_of_a_logger(name, values, (), readers))
     for path in sorted(places, key=lambda path: (len(path), path)):
         streams = _Streams()
         items = (streams.of(value).joined(item) for value in values for item in _at(value, path))
         inner = [item for item in items if isinstance(item, dict)]
         tags = "dynamo" if "Item" in path or "NewImage" in path else _tagged(inner)
         inner = [_untagged(item, _DIALECTS[tags]) for item in inner] if tags else inner
+        found += _of_a_logger(name, inner, path, readers)
         sure = _detected(name, inner, readers)
         others = sure is None
         if others and inner:
@@ -173,6 +180,16 @@ def _inside(name: str, values: list[Any], readers: Mapping[str, Reader]) -> Reco
         marks = _marks(readers[sure.format], inner) if sifts else frozenset()
         found.append(Recognised(sure, Envelope(path, sifts=sifts, tags=tags, marks=marks)))
     return max(found, key=lambda one: one.detection.confidence, default=None)
+
+
+def _of_a_logger(
+    name: str, items: list[Any], path: tuple[str, ...], readers: Mapping[str, Reader]
+) -> Iterator[Recognised]:
+    """Yield the reader of what lines of a structured logger tell, if they are such lines."""
+    if (events := events_of(items)) is not None:
+        typed = [line for item in items if (line := as_typed(item, events)) is not None]
+        if typed and (detection := _detected(name, typed, readers)) is not None:
+            yield Recognised(detection, Envelope(path, events=events))
 
 
 def _is_line(path: tuple[str, ...]) -> bool:
@@ -395,6 +412,9 @@ class Opener:
         if not isinstance(item, dict):
             return Passed(line, _PROGRAM)
         value = _untagged(item, _DIALECTS[self._envelope.tags]) if self._envelope.tags else item
+        if self._envelope.events is not None:
+            typed = as_typed(value, self._envelope.events)
+            return Passed(line, _PROGRAM) if typed is None else Record(line, typed, None, record.tags, count)
         if self._envelope.sifts and _confidence(self._reader, [value]) < THRESHOLD:
             if not _is_malformed(value, self._envelope.marks):
                 return Passed(line, _PROGRAM)

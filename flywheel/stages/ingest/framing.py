@@ -10,7 +10,7 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from flywheel.stages.ingest.documents import Piece, document_pieces
 from flywheel.stages.ingest.foreign import foreign_bytes, foreign_file, foreign_text
 from flywheel.stages.ingest.framed import Bad, Framed, Lines, Raw, refused
 from flywheel.stages.ingest.jsontext import has_large_numbers, is_object, is_printed, printed_value
+from flywheel.stages.ingest.logfmt import as_json, is_logfmt
 from flywheel.stages.ingest.opening import FREE_BYTES, Content, Opened, Stream, compression
 from flywheel.stages.ingest.tables import delimiter_of, table_rows
 from flywheel.stages.ingest.texts import text_layout, text_records
@@ -114,7 +115,7 @@ class Framing:
 
     def _text(self, opened: Opened) -> Iterator[Framed]:
         layout = "text" if text_layout(opened.peek()) else _layout(opened.peek())
-        if self.offset and layout not in {"events", "prefixed"}:
+        if self.offset and layout not in _BY_LINE:
             layout = "lines"
         if layout == "number" and not _SCORES.match(self._content.name):  # a port, a version
             layout = "unknown"
@@ -122,7 +123,7 @@ class Framing:
             named = foreign_bytes(opened.peek()) or foreign_text(opened.peek())
             yield self._unknown(opened, opened.fault or named or "neither JSON nor a table")
             return
-        self._unwrap = {"events": _event_data, "prefixed": _as_logged}.get(layout, self._unwrap)
+        self._unwrap = _BY_LINE.get(layout, self._unwrap)
         record: Framed | None = None
         ways = {"document": self._document, "frames": self._frames, "table": self._table, "number": self._number,
                 "text": self._words, "quoted": self._quoted, "printed": self._printed}  # fmt: skip
@@ -315,6 +316,7 @@ def _layout(head: bytes) -> str:
         return "frames"
     is_number = len(head) < _LONGEST_NUMBER and _NUMBER.fullmatch(text.strip())
     other = "table" if delimiter_of(text) else "lines" if some_parse else "number" if is_number else "unknown"
+    other = "logfmt" if not some_parse and is_logfmt(lines[:-1] or lines) else other
     return "prefixed" if not some_parse and _has_prefixes(text) else other
 
 
@@ -361,3 +363,7 @@ def _event_data(line: bytes) -> bytes:
         return line
     data = line[len(b"data:") :].strip() if line.startswith(b"data:") else b""
     return b"" if data == b"[DONE]" else data
+
+
+# What the records of a line are in.
+_BY_LINE: Mapping[str, Callable[[bytes], bytes]] = {"events": _event_data, "prefixed": _as_logged, "logfmt": as_json}

@@ -59,16 +59,16 @@ def _streamed(record: Any) -> Mapping[str, str]:
 
 
 FILES = reader(
-    "message_files", 20, "files that are one chat, a message a record", sniff=file_share, surest=CONFIDENCE,
+    "message_files", 21, "files that are one chat, a message a record", sniff=file_share, surest=CONFIDENCE,
     read=of_file, from_path=within_file, from_opening=_streamed,
 )  # fmt: skip
 WRITTEN = reader(
-    "written_files", 10, "files that are one chat, whose calls are written in words (ReAct)", sniff=written_share,
+    "written_files", 11, "files that are one chat, whose calls are written in words (ReAct)", sniff=written_share,
     surest=CONFIDENCE + SURER, read=of_written, from_path=within_file,
 )  # fmt: skip
 HEARD = reader(
-    "heard_files", 1, "files that are one chat of agents by name, as one of them heard it (AutoGen, AG2)",
+    "heard_files", 2, "files that are one chat of agents by name, as one of them heard it (AutoGen, AG2)",
     sniff=heard_share, surest=CONFIDENCE + 2 * SURER, read=of_heard, from_path=within_file,
 )  # fmt: skip
-ROWS = reader("message_rows", 17, "tables of messages that name their chats", sniff=rows_share, surest=CONFIDENCE,
+ROWS = reader("message_rows", 18, "tables of messages that name their chats", sniff=rows_share, surest=CONFIDENCE,
               read=of_rows)  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Any
 from flywheel.extensions import BadRecordError, Sample
 from flywheel.reading.events import Event, Source, attempt_of, own_names, request, source_of
 from flywheel.reading.feedback import judgements, name_of, opinions_in
-from flywheel.reading.messages import Message, flat_text, messages
+from flywheel.reading.messages import Message, flat_text
 from flywheel.reading.outcomes import results
 from flywheel.reading.reader import reader, share
 from flywheel.reading.rollout import Rollout, rollout_events
@@ -34,7 +34,7 @@ from flywheel.reading.usage import token_counts
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, present, text, when, words_of
 from flywheel.stages.common.tools import is_answer
 from flywheel.stages.ingest.plain_text import talk_in
-from flywheel.stages.ingest.readers.benchmarks.trainer_dumps import turn_messages
+from flywheel.stages.ingest.readers._tagged import with_tagged
 
 _LISTS = (
     "messages", "conversations", "conversation", "trajectory", "history", "turns", "chat_messages", "message_list",
@@ -347,15 +347,8 @@ def _with_results(history: list[Message], facts: Facts) -> tuple[list[Message], 
 
     A result without any call is named context: the agent saw it.
     """
-    results = [m for m in history if m["role"] == "tool" or (m.get("content") or "").startswith("<tool_response>")]
-    if results and not any(message.get("tool_calls") for message in history):
-        whole: list[dict[str, Any]] = []
-        places: list[int] = []
-        for place, message in enumerate(history):
-            made = turn_messages(message["role"], message.get("content") or "", whole)
-            whole += [{**message, **made[0]}] if len(made) == 1 else made
-            places += [place] * len(made)
-        history, facts = messages(whole), {n: facts[place] for n, place in enumerate(places) if place in facts}
+    history, places = with_tagged(history)
+    facts = {n: facts[place] for n, place in enumerate(places) if place in facts}
     history = with_written_calls(history)
     made_before = False
     for n, message in enumerate(history):
@@ -448,7 +441,7 @@ def _sniff(sample: Sample) -> float:
 
 READER = reader(
     "transcripts",
-    20,
+    21,
     "chats of any program, one a record",
     sniff=_sniff,
     surest=_OWN,

@@ -24,6 +24,7 @@ from flywheel.reading.shapes.whole import all_called, whole
 from flywheel.reading.shapes.written import with_written_calls
 from flywheel.reading.streams import is_chunk
 from flywheel.reading.values import as_dict, as_list, embedded, ident, number
+from flywheel.stages.ingest.readers._tagged import with_tagged
 from flywheel.stages.ingest.readers.apis._dialects.calls import call_events
 from flywheel.stages.ingest.readers.apis._dialects.chat import CHAT, choices, completed
 from flywheel.stages.ingest.readers.apis._dialects.openai_files import chunk_event, is_preference, preference
@@ -140,6 +141,8 @@ def _apart(pair: Pair) -> Iterator[Pair]:
 def _transcript(record: Mapping[str, Any]) -> Iterator[Event]:
     """A transcript is one attempt: the same words of one name and time are the same one, any other words another."""
     history, actions = _weighed(record["messages"])
+    history, places = with_tagged(history)
+    actions = {n for n, place in enumerate(places) if place in actions and history[n]["role"] == "assistant"}
     history = with_written_calls(history)
     if (begun := with_instructions(history, record)) is not history:
         history, actions = begun, {place + 1 for place in actions}
@@ -169,7 +172,7 @@ def _weighed(value: Any) -> tuple[list[Message], set[int]]:
 
 READER = reader(
     "openai",
-    22,
+    23,
     "logs and files of Chat Completions",
     marks=[(0.95, _is_call), (0.9, _is_response), (0.65, _is_said), (0.6, _is_transcript)],
     read=_read,

@@ -13,13 +13,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from flywheel.models.calls import split_calls
 from flywheel.reading.events import Event
 from flywheel.reading.messages import Message, messages
 from flywheel.reading.reader import has, reader
 from flywheel.reading.rollout import Outcome, Rollout, rollout_events
 from flywheel.reading.values import as_dict, as_list, first, ident, number, present, text
 from flywheel.records import content_id
+from flywheel.stages.ingest.readers._tagged import CLOSED, OPENED, turn_messages
 
 _TASK = ("task_key", "task_id", "group_id", "example_id", "instance_id", "index")
 _MARK = re.compile(r"<\|(?:im_start|start_header_id)\|>")
@@ -28,10 +28,7 @@ _TURN = re.compile(
     r"(.*?)(?:<\|(?:im_end|eot_id|eom_id)\|>|\Z)",
     re.DOTALL,
 )
-_END = re.compile(r"<\|(?:im_end|endoftext|eot_id|eom_id)\|>")
-_OPENED, _CLOSED = "<tool_response>", "</tool_response>"
-_RESULT = re.compile(rf"{_OPENED}\n?(.*?)\n?{_CLOSED}", re.DOTALL)
-_RESUMED = re.compile(rf"(?<={_CLOSED})\s*\nassistant\n")
+_RESUMED = re.compile(rf"(?<={CLOSED})\s*\nassistant\n")
 
 Turns = list[tuple[str, str]]  # role and text
 
@@ -58,9 +55,9 @@ def _unmarked(completion: str) -> Turns:
     """Return the turns of a completion without its template's marks: the agent's words, and results between them."""
     turns: Turns = []
     for part in _RESUMED.split(completion):
-        spoken, opened, results = part.partition(f"\nuser\n{_OPENED}")
+        spoken, opened, results = part.partition(f"\nuser\n{OPENED}")
         turns += [("assistant", spoken)] if spoken or not turns else []
-        turns += [("user", _OPENED + results)] if opened else []
+        turns += [("user", OPENED + results)] if opened else []
     return turns
 
 
@@ -72,22 +69,6 @@ def _written(turns: Turns, asked: Turns) -> History:
             acts.add(len(history))
         history += turn_messages("tool" if role == "ipython" else role, content, history)
     return History(messages(history), acts, asked)
-
-
-def turn_messages(role: str, content: str, before: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return what one turn of the text holds: a message, or the results of the calls before it."""
-    if role == "assistant":
-        calls, spoken = split_calls(content, lambda part: _END.sub("", part))
-        named = [{**call, "id": f"call{len(before)}-{n}"} for n, call in enumerate(calls)]
-        return [{"role": role, "content": _END.sub("", spoken).strip(), **({"tool_calls": named} if named else {})}]
-    closed = content[: content.rfind(_CLOSED) + len(_CLOSED)] if _CLOSED in content else ""
-    alone = closed and not (_RESULT.sub("", closed) + content[len(closed) :]).strip()
-    results = _RESULT.findall(closed) if alone else [content.strip()]
-    if role != "tool" and not alone:
-        return [{"role": role, "content": content.strip()}]
-    asked: list[Message] = next((m["tool_calls"] for m in reversed(before) if m.get("tool_calls")), [])
-    ids = [call["id"] for call in asked[: len(results)]] + [""] * (len(results) - len(asked))
-    return [{"role": "tool", "content": result, "tool_call_id": one} for result, one in zip(results, ids, strict=True)]
 
 
 def _measures(record: Mapping[str, Any], besides: set[str]) -> dict[str, float]:

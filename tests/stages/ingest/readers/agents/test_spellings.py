@@ -274,6 +274,48 @@ def test_calls_and_results_in_the_tags_of_a_chat_template_are_calls(
     assert [p["status"] for p in taken.payloads() if "status" in p] == ["failed"]
 
 
+@pytest.mark.parametrize("place", ["user", "tool"])
+@pytest.mark.parametrize("names", [("messages", "role", "content"), ("conversations", "from", "value")])
+def test_several_calls_of_a_message_and_their_results_in_tags_are_read(
+    place: str, names: tuple[str, str, str], write: Write, take: Take
+) -> None:
+    """Hermes' data has all calls in one message, and all that they gave in the next."""
+    field, role, content = names
+    calls = [{"name": "find", "arguments": {"order": number}} for number in (7, 8)]
+    gave = [{"state": "shipped yesterday"}, {"error": "no such order"}]
+    turns = [
+        TALK[0],
+        {"role": "assistant", "content": "\n".join(f"<tool_call>\n{json.dumps(c)}\n</tool_call>" for c in calls)},
+        {"role": place, "content": "\n".join(f"<tool_response>\n{json.dumps(g)}\n</tool_response>" for g in gave)},
+        TALK[1],
+    ]
+    taken = take(write("a.jsonl", [{field: [{role: t["role"], content: t["content"]} for t in turns]}]), cfg=COUNTING)
+    made = next(p["message"]["tool_calls"] for p in taken.payloads() if p.get("message", {}).get("tool_calls"))
+    results = taken.events.filter(kind="tool_result").sort("seq")
+
+    assert [(call["name"], call["arguments"]) for call in made] == [("find", {"order": 7}), ("find", {"order": 8})]
+    assert results["tool_call_id"].to_list() == [call["id"] for call in made]
+    assert [json.loads(p)["status"] for p in results["payload"]] == ["unknown", "failed"]
+    assert ("model_call", TALK[1]["content"]) in said(taken)
+
+
+@pytest.mark.parametrize(
+    ("flag", "status"),
+    [({"ok": True}, "ok"), ({"success": False}, "failed"), ({"exit_code": 2}, "failed"), ({}, "unknown")],
+)
+def test_how_a_call_ended_is_told_next_to_its_result(
+    flag: dict[str, Any], status: str, write: Write, take: Take
+) -> None:
+    rows: list[dict[str, Any]] = [
+        {"type": "user_message", "session": "s1", "text": TALK[0]["content"]},
+        {"type": "tool_call", "session": "s1", "tool": "find", "args": {"order": 7}, "id": "c1"},
+        {"type": "tool_result", "session": "s1", "id": "c1", "output": "shipped yesterday", **flag},
+        {"type": "agent_message", "session": "s1", "text": TALK[1]["content"]},
+    ]
+    taken = take(write("a.jsonl", rows), cfg=COUNTING)
+    assert [p["status"] for p in taken.payloads() if "status" in p] == [status]
+
+
 def test_the_right_answer_next_to_a_prediction_is_no_act(write: Write, take: Take) -> None:
     turns = [
         TALK[0],
