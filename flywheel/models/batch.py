@@ -24,6 +24,7 @@ from flywheel.models.memory import KeysValues, Part, depth_of
 from flywheel.models.prefixes import LEAST_SHARED, Ids, cache_argument
 
 PASS = 128  # tokens that are read in the time that a pass takes apart from them
+_WRONG = 128  # places of wrong guesses before they are given free, which copies the caches
 
 
 class _Room(DynamicLayer):  # type: ignore[misc]
@@ -111,7 +112,7 @@ class Batch:
         width = max(map(len, rests))
         self._start = self._known + width  # where writing begins
         self._written = self._start  # where the last pass that wrote began
-        room = self._start + 2 * most + MOST_GUESSED + 1  # for what is written, and as much for wrong guesses
+        room = self._start + room_to_write(most)
         self._rests = [len(rest) for rest in rests]
         self._ids = torch.tensor([[pad] * (width - len(rest)) + rest for rest in rests])
         self._mask = torch.zeros((len(prompts), room), dtype=torch.long)
@@ -207,6 +208,11 @@ class Batch:
         self._mask = self._mask[kept]
         for layer in self._layers:
             layer.leave(kept)
+
+
+def room_to_write(most: int) -> int:
+    """Return the places in a row's cache for so many tokens that it writes, and for wrong guesses."""
+    return most + min(most, _WRONG) + MOST_GUESSED + 1
 
 
 def runs(rests: Sequence[int]) -> Iterator[slice]:

@@ -15,7 +15,7 @@ import torch
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-from flywheel.models.batch import Batch, common
+from flywheel.models.batch import Batch, common, room_to_write
 from flywheel.models.drafts import LONGEST, guessed
 from flywheel.models.memory import Memory, Part, depth_of
 from flywheel.models.prefixes import CHECKED, MOST_CELLS, REST, Ids, shared_heads
@@ -126,7 +126,7 @@ class Writer:
         rests = [len(prompt) - depth_of(path) for prompt, path in zip(prompts, paths, strict=True)]
         waiting = sorted(range(len(prompts)), key=lambda n: (-rests[n], -len(prompts[n]), n))
         once = depth_of(common(paths)) if self._cascade else 0
-        cells = max((len(prompt) for prompt in prompts), default=0) - once + 2 * most
+        cells = max((len(prompt) for prompt in prompts), default=0) - once + room_to_write(most)
         together = max(1, min(size, MOST_CELLS // max(1, cells)))
         yield from (waiting[i : i + together] for i in range(0, len(waiting), together))
 
