@@ -36,17 +36,8 @@ _USES = ("toolUseId", "tool_use_id")  # where an entry of a log has a number of 
 _SIGNATURES = {"thought_signature", "thoughtSignature"}
 _RESULTS = ("functionResponse", "function_response", "toolResult", "tool_call_result")
 OF_CALL = ("tool_call_id", "toolCallId", "tool_use_id", "call_id", "callId", "toolUseId", "tool-call-id")
-_ENDED = (
-    "is_error",
-    "isError",
-    "status",
-    "error",
-    "success",
-    "ok",
-    "failed",
-    "exit_code",
-    "exitCode",
-)  # how a call ended
+# How a call ended.
+_ENDED = ("is_error", "isError", "status", "error", "success", "ok", "failed", "exit_code", "exitCode")
 _GAVE = ("output", "result", "response", "content", "toolResult", "result_value", "tool_return", "error")
 _ANSWERED = ("output", "result")  # what only a result of the AI SDK has
 _PYDANTIC_RESULTS = ("tool-return", "builtin-tool-return")

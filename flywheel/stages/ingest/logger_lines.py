@@ -58,17 +58,8 @@ _TOOLS = ("toolname", "tool", "functionname", "function")
 _GIVEN = ("arguments", "args", "toolinput", "toolargs", "toolarguments", "input", "inputs", "parameters", "params",
           "kwargs")  # fmt: skip
 _IDS = ("toolcallid", "callid", "tooluseid", "invocationid", "id")
-_SHOWN = (
-    "tooloutput",
-    "toolresult",
-    "toolresponse",
-    "result",
-    "output",
-    "response",
-    "content",
-    "returnvalue",
-    "return",
-)
+_SHOWN = ("tooloutput", "toolresult", "toolresponse", "result", "output", "response", "content", "returnvalue",
+          "return")  # fmt: skip
 _WELL = ("success", "ok", "succeeded", "successful", "issuccess")
 _RUNS = ("runid", "requestid", "traceid", "correlationid", "executionid", "taskid")
 _PARTS = (*_TOOLS, *_GIVEN, *_IDS[:-1], *_SHOWN[:3], "content", "text", "usermessage", "userinput", "sessionid",
