@@ -2,9 +2,8 @@
 
 In: rows of token ids, with what is remembered of each. Out: the logits that follow what they read, and keys and values.
 A batch holds what is remembered of each row, what it reads, and what it writes, rows of different lengths padded before
-either part; places of wrong guesses are masked. Keys and values are written in place: a cache
-that grows by copying itself for every token costs as much as the model. What all rows of a large batch begin with is
-kept once (`cascade`).
+either part; places of wrong guesses are masked. Keys and values are written in place: a cache that grows by copying
+itself for every token costs as much as the model. What all rows of a large batch begin with is kept once (`cascade`).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice, takewhile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import DynamicCache
@@ -20,8 +20,8 @@ from flywheel.models.drafts import LONGEST, guessed
 from flywheel.models.memory import Memory, Part, depth_of
 from flywheel.models.prefixes import CHECKED, MOST_CELLS, REST, Ids, shared_heads
 
-# Of rows of a batch and the places of the tokens to be written, by their logits.
-Noise = Callable[[Sequence[int], Sequence[int], torch.Tensor], torch.Tensor]
+if TYPE_CHECKING:
+    from flywheel.models.scoring import Noise
 
 LEAST_ROWS = 8  # rows; fewer read a shared beginning as fast each for itself
 _LEAVE = 4  # rows leave a batch when one of so many has ended: each time the others' caches are copied

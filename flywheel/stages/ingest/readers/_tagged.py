@@ -34,6 +34,8 @@ def with_tagged(history: list[Message]) -> tuple[list[Message], list[int]]:
         is_same = made[0].keys() == {"role", "content"} and made[0]["role"] == message["role"]
         whole += [message if is_same else {**message, **made[0]}] if len(made) == 1 else made
         places += [place] * len(made)
+    if not any(message.get("tool_calls") for message in whole):
+        return history, list(range(len(history)))
     return messages(whole), places
 
 
