@@ -9,12 +9,18 @@ belongs to its row and place, so that it is known what the policy would have sam
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from operator import add
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from flywheel.models.prefixes import Ids
+
+if TYPE_CHECKING:
+    import torch
+
+# Adds noise to the logits of some rows of a batch, each with the place of the token that it is to get.
+Noise = Callable[[Sequence[int], Sequence[int], "torch.Tensor"], "torch.Tensor"]
 
 SHORTEST, LONGEST = 2, 6  # tokens by which a continuation is looked up
 MOST_GUESSED = 8  # tokens of a row that are guessed at once

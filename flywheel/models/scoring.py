@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flywheel.models.drafts import Noise
 from flywheel.models.memory import Memory
 from flywheel.models.prefixes import CHECKED, REST, Leaves, cache_argument, plan_saving, walk
 from flywheel.records import content_id
@@ -22,8 +23,6 @@ _WORTH = 1.15  # plain tokens for each computed one; below, sharing does not pay
 _LIMITS = {"float32": 1e-3, "bfloat16": 0.25}  # largest difference a token, by the weights' type
 
 Row = tuple[list[int], list[int]]  # what is read, what is scored
-# Of some rows of a batch, and the place of the token that each is to get, by their logits.
-Noise = Callable[[Sequence[int], Sequence[int], "torch.Tensor"], "torch.Tensor"]
 
 
 class Draw(NamedTuple):

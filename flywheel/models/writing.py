@@ -9,19 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
 from flywheel.models.batch import Batch, common, room_to_write
-from flywheel.models.drafts import LONGEST, guessed
+from flywheel.models.drafts import LONGEST, Noise, guessed
 from flywheel.models.memory import Memory, Part, depth_of
 from flywheel.models.prefixes import CHECKED, MOST_CELLS, REST, Ids, shared_heads
-
-if TYPE_CHECKING:
-    from flywheel.models.scoring import Noise
 
 LEAST_ROWS = 8  # rows; fewer read a shared beginning as fast each for itself
 _LEAVE = 4  # rows leave a batch when one of so many has ended: each time the others' caches are copied
