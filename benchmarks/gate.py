@@ -5,7 +5,7 @@
 power     60 nights, every candidate better by 5 points, or equal: when is the first promoted?
 looks     60 nights of ten equal candidates at once: is any of them promoted?
 harmful   60 nights, some candidates worse by 5 points: is one of those promoted?
-patience  60 nights of several kinds of candidates: what production gains, by the looks that a candidate may need
+patience  60 nights of several kinds of candidates: what production gains, by how long one may wait, and for how little
 mixed     120 nights, half of the candidates better: how many are promoted, and which share of those is not better?
 again     60 looks at guardrails and slices: how often is an equal candidate rejected, and when a harmful one?
 held      a better candidate with guardrails and slices: how long do rules that only hold keep it, and a harmful one?
@@ -29,7 +29,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -156,38 +156,42 @@ def mixed(histories: int) -> Iterator[str]:
     )
 
 
-_KINDS: dict[str, tuple[list[float], float, int]] = {  # differences, equally often; discordance, units a night
-    "+5": ([0.05], 0.15, 60),
-    "+5, 0": ([0.05, 0.0], 0.15, 60),
-    "+10, four times 0": ([0.1, 0.0, 0.0, 0.0, 0.0], 0.2, 60),
-    "+10, nine times 0": ([0.1, *[0.0] * 9], 0.2, 42),
-    "+10, -10": ([0.1, -0.1], 0.2, 42),
-    "+5, +5, -5, seven times 0": ([0.05, 0.05, -0.05, *[0.0] * 7], 0.15, 60),
-    "+3, 0": ([0.03, 0.0], 0.1, 40),
+_KINDS: dict[str, tuple[list[tuple[float, float]], int]] = {  # discordance and difference, equally often; units a night
+    "+5": ([(0.15, 0.05)], 60),
+    "+5, 0": ([(0.15, 0.05), (0.15, 0.0)], 60),
+    "+10, four times 0": ([(0.2, 0.1), *[(0.2, 0.0)] * 4], 60),
+    "+10, nine times 0": ([(0.2, 0.1), *[(0.2, 0.0)] * 9], 42),
+    "+10, -10": ([(0.2, 0.1), (0.2, -0.1)], 42),
+    "+5, +5, -5, seven times 0": ([*[(0.15, 0.05)] * 2, (0.15, -0.05), *[(0.15, 0.0)] * 7], 60),
+    "+3, 0": ([(0.1, 0.03), (0.1, 0.0)], 40),
+    # A later round changes few answers: what the rounds of `nights.py --medium` did, and worlds around it.
+    "+6, +3, 0, 0, -2, few changed": ([(0.1, 0.06), (0.06, 0.03), *[(0.04, 0.0)] * 2, (0.06, -0.02)], 204),
+    "+6, nine times 0, few changed": ([(0.1, 0.06), *[(0.04, 0.0)] * 9], 204),
+    "+10, four times 0, some changed": ([(0.15, 0.1), *[(0.08, 0.0)] * 4], 112),
+    "+2, few changed": ([(0.05, 0.02)], 204),
+    "+1, few changed": ([(0.04, 0.01)], 204),
 }
+_PATIENCE = ((30, 0.0), (14, 0.0), (30, 0.01), (30, 0.02), (30, 0.03))  # gate.horizon and gate.min_effect
 
 
 def patience(histories: int) -> Iterator[str]:
-    """While one candidate waits no other is trained: how long should it?"""
-    for name, (differences, discordance, units) in _KINDS.items():
-        for horizon in (14, 30, 60):
-            rng, runs, cfg = (
-                np.random.default_rng(7),
-                max(1, histories // 13),
-                CFG.model_copy(update={"horizon": horizon}),
-            )
+    """While one candidate waits no other is trained: how long should it, and for how little?"""
+    for name, (candidates, units) in _KINDS.items():
+        for horizon, least in _PATIENCE:
+            rng, runs = np.random.default_rng(7), max(1, histories // 13)
+            cfg = CFG.model_copy(update={"horizon": horizon, "min_effect": least})
 
             def draw(
-                rng: np.random.Generator, d: list[float] = differences, wide: float = discordance
+                rng: np.random.Generator, drawn: Sequence[tuple[float, float]] = candidates
             ) -> tuple[float, float]:
-                return wide, float(rng.choice(d))
+                return drawn[int(rng.integers(len(drawn)))]
 
             found = [history(rng, units, draw, cfg=cfg) for _ in range(runs)]
             gain = np.array([h.gain for h in found])
             worse = sum(delta <= 0 for h in found for delta in h.promoted)
             yield (
-                f"60 nights of {units} units, candidates {name} points, horizon {horizon}: production gains "
-                f"{gain.mean():.3f} (se {gain.std() / math.sqrt(runs):.3f}) on a mean night, "
+                f"60 nights of {units} units, candidates {name} points, horizon {horizon}, min_effect {least:g}: "
+                f"production gains {gain.mean():.3f} (se {gain.std() / math.sqrt(runs):.3f}) on a mean night, "
                 f"{np.mean([len(h.promoted) for h in found]):.2f} promoted, not better {worse / runs:.2f} ({runs} runs)"
             )
 

@@ -171,6 +171,13 @@ class GateConfig(Section):
     horizon: int = Field(
         default=30, ge=1, description="Looks that a candidate may still need before it is given up as futile."
     )
+    min_effect: float = Field(
+        default=0.02,
+        ge=0,
+        lt=1,
+        description="Smallest gain of interest: a candidate that likely has less is given up, so that another is "
+        "trained; 0: none is given up for that.",
+    )
     margin: float = Field(default=0.03, gt=0, lt=1, description="Non-inferiority margin of guardrail metrics.")
     strict: list[str] = Field(
         default=[],

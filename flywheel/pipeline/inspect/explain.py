@@ -43,7 +43,7 @@ Record = Mapping[str, Any]
 _MOST_ATTEMPTS = 12
 _ARRIVED = 0.8  # share of late evidence after which an episode counts as mature
 _RULE_SETTINGS = {
-    "superiority": ("alpha", "horizon", "min_cases"),
+    "superiority": ("alpha", "min_effect", "horizon", "min_cases"),
     "non_inferior": ("margin",),
     "slices": ("slice_margin", "found_margin", "found_share"),
     "validity": ("max_gap",),

@@ -3,7 +3,8 @@
 A candidate stays until it is decided. Each look adds its new units to one e-process (`stages.gate.evidence`):
 
     PROMOTE       E reached 1 / level at some look
-    REJECT        E of "worse" reached 1 / HARM_ALPHA, or the level is out of reach within `gate.horizon` looks
+    REJECT        E of "worse" reached 1 / HARM_ALPHA, or it is futile: one standard error above its mean the gain is
+                  below `gate.min_effect`, or the level is out of reach within `gate.horizon` looks
     INCONCLUSIVE  neither: the candidate stays, and the next look adds to what is known
 
 The level is the candidate's share of `gate.alpha` (e-LOND). Looking again costs nothing; another candidate does.
@@ -21,6 +22,7 @@ from flywheel.stats.planning import cases_needed, expired
 
 RULE = "superiority"
 HARM_ALPHA = 0.05  # chance that a candidate which is not worse is ever rejected as worse
+_BEST = "even one standard error above its mean"
 FUTILE_FROM = 2  # looks before which no candidate is given up; while one waits, no other is trained
 
 
@@ -47,11 +49,8 @@ def superiority(inputs: GateInput, cfg: GateConfig) -> RuleResult:
     if evidence.log_e_worse >= math.log(1 / HARM_ALPHA):
         worse = f"{e_value(evidence.log_e_worse)} to 1 that it is worse, {count(1 / HARM_ALPHA)} to 1 is enough"
         return _rejected(f"{metric_evidence(row)}: {worse}, {_looks(evidence)}.", numbers)
-    if _futile(evidence, cfg.horizon):
-        message = (
-            f"{shown} after {_looks(evidence)}, {needed} to 1 is needed ({level}); out of reach: even one standard "
-            f"error above its mean it needs more than gate.horizon {count(cfg.horizon, 'look')}."
-        )
+    if why := _futile(evidence, cfg):
+        message = f"{shown} after {_looks(evidence)}, {needed} to 1 is needed ({level}); {why}."
         return _rejected(message, numbers)
     message = f"{shown}, {needed} to 1 is needed ({level}), {_looks(evidence)}; {_missing(evidence)}."
     return _held(message, numbers | _planning(evidence))
@@ -113,11 +112,23 @@ def _looks_needed(evidence: GateEvidence, difference: float) -> float:
     return missing / evidence.recent if evidence.recent > 0 else math.inf
 
 
-def _futile(evidence: GateEvidence, horizon: int) -> bool:
-    """Return whether even one standard error above its mean a candidate needs more than so many further looks."""
+def _futile(evidence: GateEvidence, cfg: GateConfig) -> str:
+    """Return why waiting for a candidate is not worth it; '' where it is.
+
+    While one waits no other is trained, and another may gain more. What it may gain is taken as one standard error
+    above its mean (`benchmarks/gate.py --only patience`).
+    """
     if evidence.recent == 0:
-        return expired(evidence.looks, evidence.recent)
-    return evidence.looks >= FUTILE_FROM and _looks_needed(evidence, evidence.mean + _error(evidence)) > horizon
+        return "it has had no new units for too long" if expired(evidence.looks, evidence.recent) else ""
+    if evidence.looks < FUTILE_FROM:
+        return ""
+    best = evidence.mean + _error(evidence)
+    if _looks_needed(evidence, best) > cfg.horizon:
+        looks = count(cfg.horizon, "look")
+        return f"out of reach: {_BEST} it needs more than gate.horizon {looks}"
+    if best < cfg.min_effect:
+        return f"too small to wait for: {_BEST} it gains less than gate.min_effect {cfg.min_effect:g}"
+    return ""
 
 
 def _planning(evidence: GateEvidence) -> dict[str, float]:

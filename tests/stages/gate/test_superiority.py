@@ -19,8 +19,8 @@ from tests.reports import given_input, report, row
 CFG = GateConfig()
 
 
-def judge(*metrics: MetricRow, **rest: Any) -> RuleResult:
-    return superiority(given_input(report(*metrics, **rest)), CFG)
+def judge(*metrics: MetricRow, cfg: GateConfig = CFG, **rest: Any) -> RuleResult:
+    return superiority(given_input(report(*metrics, **rest)), cfg)
 
 
 @pytest.mark.parametrize("metrics", [[], [row(0, 0, 0)], [row(5, 0, 9, primary=False)], [row(5, 0, 9, slice="a=b")]])
@@ -67,6 +67,17 @@ def test_a_candidate_out_of_reach_is_given_up_from_its_second_look_on(night: lis
     assert once.verdict == Verdict.INCONCLUSIVE
     assert late.verdict == Verdict.REJECT
     assert "out of reach" in late.message
+
+
+def test_a_candidate_that_gains_too_little_to_wait_for_is_given_up() -> None:
+    """It wins 3 and loses 1 of 200 a night: at most 1.7 points after five nights, within reach in ten more."""
+    night, looks = [1.0] * 3 + [-1.0] + [0.0] * 196, 5
+    found, patient = (
+        judge(row(3 * looks, looks, 200 * looks), evidence=looked(looks, night), cfg=CFG.model_copy(update=changes))
+        for changes in ({}, {"min_effect": 0.0})
+    )
+    assert (found.verdict, patient.verdict) == (Verdict.REJECT, Verdict.INCONCLUSIVE)
+    assert "less than gate.min_effect 0.02" in found.message
 
 
 def test_a_candidate_that_may_still_reach_its_level_stays() -> None:
