@@ -97,7 +97,8 @@ class Project:
         self.folder = Path(folder).resolve()
         if not self.folder.is_dir():
             raise UsageError(f"`{folder}` is not a folder", hint="pass the project's folder with -C")
-        self.config = config if config is not None else load_config(self.folder / CONFIG_FILE)
+        given = config if config is not None else load_config(self.folder / CONFIG_FILE)
+        self.config = given.placed_in(self.folder)
         refuse_unapproved(self.folder, self.config)
         self.store = Store(_place(self.folder, self.config.store), self.config.build.partitions)
         self._registry = Registry(self.folder / self.config.rounds, self.store.place)

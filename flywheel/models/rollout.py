@@ -21,6 +21,7 @@ from flywheel.replay.scenario import read_scenario
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+TEMPLATE = "chat_template.jinja"  # in an export: of production, where it is not the model's own
 _ASK = [{"role": "user", "content": "x"}]
 
 
@@ -91,7 +92,8 @@ class Recorded:
 
     Args:
         path: `scenarios.jsonl` of an export.
-        tokenizer: of the model that is trained.
+        tokenizer: of the model that is trained; it takes what ends a turn from the file, and the chat template that
+            lies next to it, if one does.
         most: tokens of one attempt, results included.
     """
 
@@ -99,6 +101,11 @@ class Recorded:
         with Path(path).open(encoding="utf-8") as lines:
             rows = [json.loads(line) for line in lines]
         self._rows = {str(row["id"]): row for row in rows}
+        if rows:
+            tokenizer.eos_token = rows[0]["end"]
+        template = Path(path).with_name(TEMPLATE)
+        if template.is_file():
+            tokenizer.chat_template = template.read_text(encoding="utf-8")
         self._chat, self._most = ChatFormat(tokenizer), most
 
     def __iter__(self) -> Iterator[str]:

@@ -46,7 +46,11 @@ class Context:
             raise UsageError(f"unknown training method `{method}`", hint=f"methods: {', '.join(methods)}")
         settings = self.config.model_dump()
         settings["train"]["method"] = method
-        return replace(self, config=Config.model_validate(settings))
+        return self.with_config(Config.model_validate(settings))
+
+    def with_config(self, config: Config) -> Context:
+        """Return the project with another configuration."""
+        return replace(self, config=config.placed_in(self.project))
 
 
 def served_name(ctx: Context, number: int | None) -> str:

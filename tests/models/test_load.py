@@ -12,9 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from flywheel import Project
 from flywheel.config import ModelConfig
-from flywheel.errors import FlywheelError
+from flywheel.errors import ConfigError, FlywheelError
 from flywheel.io.files import hash_file
+from flywheel.models.chat import ChatFormat
 from flywheel.models.load import base_identity, load_base, load_tokenizer, require_safetensors, weights_type
 
 
@@ -31,6 +33,58 @@ def test_a_folder_is_identified_by_its_weights_and_by_what_it_makes_of_text(
     assert found.path == tiny_model
     assert not found.is_gguf
     assert found.sha256 == same.sha256 != other.sha256
+
+
+def test_a_model_is_looked_for_in_the_project_wherever_the_command_was_typed(tiny_model: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_model, tmp_path / "models" / "tiny")
+    (tmp_path / "flywheel.toml").write_text('[model]\nbase = "models/tiny"\n')
+
+    found = base_identity(Project(tmp_path).config.model)
+    assert found.path == tmp_path / "models" / "tiny"
+    assert found.sha256 == base_identity(ModelConfig(base=str(tiny_model))).sha256
+
+
+def test_a_chat_template_of_ones_own_takes_the_place_of_the_models(tiny_model: Path, tmp_path: Path) -> None:
+    (tmp_path / "shop.jinja").write_text("{% for m in messages %}{{ m.role }}> {{ m.content }}\n{% endfor %}")
+    own = ModelConfig(base=str(tiny_model)).placed_in(tmp_path)
+    shop = own.model_copy(update={"chat_template": "shop.jinja"})
+    before = base_identity(shop).sha256
+
+    assert ChatFormat(load_tokenizer(shop)).prompt([{"role": "user", "content": "Hello"}], None) == "user> Hello\n"
+    assert before != base_identity(own).sha256
+    (tmp_path / "shop.jinja").write_text("{{ messages }}")
+    assert base_identity(shop).sha256 != before
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        base_identity(own.model_copy(update={"chat_template": "other.jinja"}))
+
+
+def test_a_base_without_a_chat_template_needs_one(tiny_model: Path, tmp_path: Path) -> None:
+    """As of models that were only pre-trained; production serves them with a template of its own."""
+    bare = Path(shutil.copytree(tiny_model, tmp_path / "bare"))
+    (bare / "chat_template.jinja").unlink()
+    with pytest.raises(FlywheelError, match="has no chat template") as caught:
+        ChatFormat(load_tokenizer(ModelConfig(base=str(bare))))
+    assert caught.value.hint is not None
+    assert "[model] chat_template" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("stops", "end"),
+    [([0, 2], "<|im_end|>"), (2, "<|im_end|>"), (0, "<|im_end|><|endoftext|>"), (None, "<|im_end|><|endoftext|>")],
+)
+def test_an_answer_ends_where_servers_stop(
+    tiny_model: Path, tmp_path: Path, stops: list[int] | int | None, end: str
+) -> None:
+    """As Gemma's and Phi-3's do, whose tokenizers call something else the end of a text."""
+    folder = Path(shutil.copytree(tiny_model, tmp_path / "model"))
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps({**settings, "eos_token": "<|endoftext|>"}))
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": stops} if stops is not None else {}))
+    tokenizer = load_tokenizer(ModelConfig(base=str(folder)))
+
+    asked, answer = [{"role": "user", "content": "Hello"}], {"role": "assistant", "content": "Hi"}
+    assert ChatFormat(tokenizer).completion(asked, None, answer) == f"Hi{end}"
+    assert tokenizer.eos_token == (end if end == "<|im_end|>" else "<|endoftext|>")
 
 
 def test_the_embedded_model_is_found_without_importing_its_package() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 from flywheel.config import merge_overrides
 from flywheel.config.approval import refuse_unapproved
@@ -212,7 +211,7 @@ def run_recipe(
         FlywheelError: a stage failed; what was finished stays, and the same command resumes from there.
     """
     pipeline = find_recipe(ctx.project, name)
-    ctx = replace(ctx, config=merge_overrides(ctx.config, pipeline.overrides))
+    ctx = ctx.with_config(merge_overrides(ctx.config, pipeline.overrides))
     refuse_unapproved(ctx.project, ctx.config)
     names = stages_between(pipeline.stages, since, until)
     journal = Journal(ctx, pipeline.name, trains="train" in names)

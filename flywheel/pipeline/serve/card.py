@@ -11,7 +11,6 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from flywheel.config import ModelConfig
 from flywheel.errors import FlywheelError
 from flywheel.models.load import base_identity
 from flywheel.pipeline.context import Context, served_name
@@ -27,15 +26,15 @@ def base_name(ctx: Context, manifest: RoundManifest) -> tuple[str, str]:
     """Return the base model's name without a path of this machine, and its licence; '' where its folder has none."""
     cfg = ctx.config.model
     name = manifest.base_model
-    local = Path(name).expanduser()
+    local = cfg.place(name)
     try:
-        base = ModelConfig(base=name, revision=cfg.revision, dtype=cfg.dtype, download=False)
-        place = base_identity(base).path
+        place = base_identity(cfg.model_copy(update={"base": name, "download": False})).path
         front = _FRONT_MATTER.match((place / "README.md").read_text(encoding="utf-8")) if place.is_dir() else None
     except (FlywheelError, OSError, UnicodeError):
         front = None
     licence = _LICENCE.search(front[1]) if front is not None else None
-    return local.name if local.exists() or local.is_absolute() else name, licence[1] if licence is not None else ""
+    is_file = local.exists() or Path(name).expanduser().is_absolute()
+    return local.name if is_file else name, licence[1] if licence is not None else ""
 
 
 def card(ctx: Context, manifest: RoundManifest, base: str, licence: str, *, n_rows: int | None) -> str:

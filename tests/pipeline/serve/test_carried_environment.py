@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,17 @@ def test_an_export_answers_calls_without_flywheel(exported: Path, tiny_model: Pa
     logged = next(parts[0] for _, members in mined(tiny_model).attempts() for parts in members)
     assert ids == logged.ids  # an attempt that does what was recorded has the log's tokens, and its mask
     assert mask == logged.mask
+
+
+def test_an_export_carries_the_template_that_production_serves_with(tiny_model: Path, tmp_path: Path) -> None:
+    """A trainer loads the model's own tokenizer, whose template is another one."""
+    contents = mined(tiny_model)
+    own = str(contents.chat.tokenizer.chat_template)
+    write_files(TARGETS["trl"], replace(contents, template="{{- 'Shop.' -}}" + own), tmp_path)
+    recorded = Recorded(tmp_path / "scenarios.jsonl", mined(tiny_model).chat.tokenizer)
+
+    text = str(contents.chat.tokenizer.decode(recorded.begin("where").prompt_ids))
+    assert text == "Shop." + contents.chat.prompt(PROMPT, TOOLS)
 
 
 def test_what_is_carried_names_no_module_of_ours() -> None:

@@ -207,13 +207,10 @@ def test_commands_are_those_of_the_forms_that_have_rows_and_name_the_model(conte
         assert not any("$model" in line or "$$" in line for line in target.commands(contents))
 
 
-def test_the_base_is_named_so_that_it_loads_from_the_exported_folder(
-    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_base_is_named_so_that_it_loads_from_the_exported_folder(tiny_model: Path, tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "tiny").symlink_to(tiny_model)
-    monkeypatch.chdir(tmp_path)
-    near = seen_from(ModelConfig(base="models/tiny"), tmp_path / "out" / "verl")
+    near = seen_from(ModelConfig(base="models/tiny").placed_in(tmp_path), tmp_path / "out" / "verl")
 
     assert not Path(near).is_absolute()
     assert (tmp_path / "out" / "verl" / near).resolve() == tiny_model.resolve()
@@ -222,12 +219,11 @@ def test_the_base_is_named_so_that_it_loads_from_the_exported_folder(
 
 
 def test_ms_swift_is_told_what_a_model_in_a_folder_is(
-    projects: Callable[[str], Path], tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    projects: Callable[[str], Path], tiny_model: Path, tmp_path: Path
 ) -> None:
     """It knows models by their names on a hub, and four types that have the architecture of Llama."""
     folder = projects("built")
     (folder / "tiny").symlink_to(tiny_model)
-    monkeypatch.chdir(folder)
     config = folder / "flywheel.toml"
     config.write_text(config.read_text().replace("base = ", 'base = "tiny" # '))
     Project(folder).export(tmp_path / "out", to="swift", forms=["sft"])

@@ -11,6 +11,7 @@ from pathlib import Path
 from flywheel.funnel import Funnel
 from flywheel.io import files
 from flywheel.models.lint import rendering
+from flywheel.models.rollout import TEMPLATE
 from flywheel.pipeline.context import Context
 from flywheel.pipeline.serve.targets.carried import carried
 from flywheel.pipeline.serve.targets.mined import inputs_of, mined
@@ -107,6 +108,8 @@ def write_files(target: Target, contents: Mined, folder: Path) -> tuple[list[Dat
     if target.environment and contents.scenarios:
         launch["scenarios.jsonl"] = "".join(canonical_json(row) + "\n" for row in contents.scenarios)
         launch |= dict(carried())
+    if contents.template:
+        launch[TEMPLATE] = contents.template
     for name, text in launch.items():
         files.atomic_write(folder / name, text)
     return data, sorted({Path(name).parts[0] for name in launch})
@@ -138,6 +141,7 @@ def _readme(target: Target, contents: Mined, answer: ExportAnswer) -> str:
     lost = [f"- `{loss.field}` of {loss.rows:,} rows: {loss.why}." for loss in answer.lost]
     told = [line.format(**_told(contents)) for line in _TOKENS] if target.tokens else []
     notes = [note for note in target.notes if contents.scenarios or ENVIRONMENT not in note]
+    notes += [f"Rendered with `{TEMPLATE}`, which is not the model's own: serve with it too."] * bool(contents.template)
     return _README.format(
         name=contents.name or "flywheel dataset",
         title=target.title,

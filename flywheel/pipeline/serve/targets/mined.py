@@ -93,18 +93,22 @@ def mined(
         name=ctx.config.name,
         revision=pinned,
         base=None if is_of_hub(model) else (folder.resolve() / seen_from(model, folder)).resolve(),
-        scenarios=_scenarios(ctx, forms, split, funnels),
+        template=str(chat.tokenizer.chat_template) if model.chat_template or model.template_arguments else "",
+        scenarios=_scenarios(ctx, chat, forms, split, funnels),
     )
 
 
-def _scenarios(ctx: Context, forms: Sequence[str], split: Split, funnels: dict[str, Funnel]) -> list[Row]:
+def _scenarios(
+    ctx: Context, chat: ChatFormat, forms: Sequence[str], split: Split, funnels: dict[str, Funnel]
+) -> list[Row]:
     """Return the scenarios of a `grpo-replay` round, where groups are exported: held-out ones are attempted nowhere."""
     if GROUPS.exported not in forms or split != Split.TRAIN:
         return []
     starts, fixtures = (read_table(ctx.store, name).collect() for name in ("scenarios", "fixtures"))
     funnel, least = funnels.setdefault("scenarios", Funnel()), ctx.config.groups.min_range
     rows = select_scenarios(starts, fixtures, ctx.config.train, least, funnel, evaluation_texts(ctx))
-    return [{**row, "limits": limits(ctx.config.replay)} for row in rows]
+    told = {"limits": limits(ctx.config.replay), "end": str(chat.tokenizer.eos_token)}
+    return [{**row, **told} for row in rows]
 
 
 class _How(NamedTuple):

@@ -74,6 +74,7 @@ class Mined:
         name: of the project.
         base: its folder, unless a hub has it.
         revision: of a hub's model, if one is pinned; it is downloaded first, because few systems know revisions.
+        template: the chat template that was configured, with its arguments; '' where it is the model's own.
         scenarios: where a policy's own attempts begin, with the recorded results that answer their calls.
     """
 
@@ -85,6 +86,7 @@ class Mined:
     name: str
     revision: str = ""
     base: Path | None = None
+    template: str = ""
     scenarios: Sequence[Row] = ()
 
     @property

@@ -52,7 +52,8 @@ def read_spec(path: Path) -> TrainSpec:
     """Read what `write_spec` wrote."""
     raw: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     raw |= {k: Path(raw[k]) for k in _PATHS if raw[k] is not None}
-    return TrainSpec(**{**raw, "config": Config.model_validate(raw["config"])})
+    config = Config.model_validate(raw["config"])
+    return TrainSpec(**{**raw, "config": config.placed_in(raw["project_dir"]) if raw["project_dir"] else config})
 
 
 def write_result(result: TrainResult, path: Path) -> None:

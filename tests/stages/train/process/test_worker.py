@@ -43,7 +43,7 @@ def test_a_round_is_trained_by_the_trainer_that_the_configuration_names(
 
 
 def _spec(folder: Path, trainer: str) -> TrainSpec:
-    config = Config.model_validate({"train": {"trainer": trainer}})
+    config = Config.model_validate({"train": {"trainer": trainer}}).placed_in(folder)
     return TrainSpec(
         round=1,
         method="sft",
