@@ -1,12 +1,13 @@
 """Does the wheel keep turning: a champion serves, users react, a night learns, the new champion serves tomorrow.
 
 `python benchmarks/nights.py [--quick | --small | --medium] [--worlds warehouse desk] [--arms ...] [--seeds 0 1 2]
-[--nights 10] [--temperature 1] [--endpoint URL] [--work FOLDER] [--results FILE] [--plot FILE]`: each night a policy
-serves its tasks in a world, sampled; the log goes into a project; `flywheel run nightly` does the rest. With --endpoint
-a server answers wherever a policy acts. Before the first night a scripted policy has served some days,
-because the base model knows no tools; from then on the champion does. All arms serve equal tasks a night, and a round
-of any arm trains on at most as many tokens (`train.max_tokens`); what the race of `auto` costs is counted apart. The
-last night is only served: no later one would show what it taught.
+[--nights 10] [--temperature 1] [--endpoint URL] [--base MODEL --chat-template FILE] [--work FOLDER] [--results FILE]
+[--plot FILE]`: each night a policy serves its tasks in a world, sampled; the log goes into a project; `flywheel run
+nightly` does the rest. With --endpoint a server answers wherever a policy acts, and `second_base.py` fetches a base of
+another family. Before the first night a scripted policy has served some days, because the base model knows no tools;
+from then on the champion does. All arms serve equal tasks a night, and a round of any arm trains on at most as many
+tokens (`train.max_tokens`); what the race of `auto` costs is counted apart. The last night is only served: no later one
+would show what it taught.
 
     flywheel  as shipped, with attempts of the champion at training tasks, kept where execution shows success; the
               method by `auto`, with --small SFT, as in the demo
@@ -98,6 +99,7 @@ class Settings:
     epochs: tuple[float, float] = (2, 2)  # passes of SFT over a round's rows, on the first night and later
     batch: int = 50  # talks of the gate's that are written together
     audited: int = 0  # talks of the script that a person labels before the first night (`flywheel audit`)
+    chat_template: str = ""  # of a base model that has none
 
     def config(self, world: str, arm: str, seed: int, night: int) -> str:
         """Return a project's flywheel.toml: what differs from the defaults; rates and adapter are the demo's."""
@@ -110,6 +112,7 @@ class Settings:
         return f"""name = "{world}-{arm}-{seed}"
 [model]
 base = "{self.base}"
+chat_template = "{self.chat_template}"
 dtype = "{self.dtype}"
 [train]
 {method}seed = {seed}
@@ -316,7 +319,7 @@ class Arm:
     def _forgotten(self) -> dict[str, float]:
         """Return the champion's perplexity on a fixed text, and its KL from the base there in nats a token."""
         project = Project(self.folder)
-        policies = _policies(self.settings.base, self.settings.dtype)
+        policies = _policies(self.settings.base, self.settings.dtype, self.settings.chat_template)
         return {
             name: round(x, 4)
             for name, x in plain_text(policies, project.registry.sound_adapter(project.registry.champion)).items()
@@ -335,8 +338,9 @@ def _scores(project: Project, number: int) -> list[float | int | None] | None:
 
 
 @cache
-def _policies(base: str, dtype: str) -> PolicySet:
-    return PolicySet(Config.model_validate({"model": {"base": base, "dtype": dtype}}).model, EvalConfig())
+def _policies(base: str, dtype: str, chat_template: str) -> PolicySet:
+    model = {"base": base, "dtype": dtype, "chat_template": chat_template}
+    return PolicySet(Config.model_validate({"model": model}).model, EvalConfig())
 
 
 def _interval(shares: dict[str, Any]) -> list[float]:
@@ -352,6 +356,9 @@ def _better(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     return {"won": won, "lost": lost, "p": round(mcnemar_better(won, lost), 4)}
 
 
+_UNSET = {"chat_template": ""}  # in lines of before there were such settings
+
+
 def finished(results: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
     """Return the nights that are done, by world, arm, seed, night and code."""
     return {tuple(row[name] for name in KEY): row for row in files.read_rows(results, optional=True)}
@@ -365,7 +372,7 @@ def run(arm: Arm, results: Path) -> Iterator[dict[str, Any]]:
         if line is None:
             line = arm.night(number, before)
             files.append_line(results, json.dumps(line))
-        elif line["settings"] != json.loads(json.dumps(asdict(arm.settings))):
+        elif {**_UNSET, **line["settings"]} != json.loads(json.dumps(asdict(arm.settings))):
             sys.exit(f"{results} holds nights with other settings; name another file with --results")
         before = line
         yield line
@@ -391,8 +398,7 @@ def _tiny_model(work: Path) -> str:
     return str(folder)
 
 
-def main() -> None:
-    """Run what is not done yet, and print every night."""
+def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     size = parser.add_mutually_exclusive_group()
     for name, what in SHORTER.items():
@@ -403,16 +409,25 @@ def main() -> None:
     parser.add_argument("--nights", type=int)
     parser.add_argument("--temperature", type=float, help="of production's sampling; 0 is greedy")
     parser.add_argument("--endpoint", default="", metavar="URL", help="the server that answers for every policy")
+    parser.add_argument("--base", metavar="MODEL", help="another base model, such as `second_base.py` fetches")
+    parser.add_argument("--chat-template", metavar="FILE", help="the chat template of a base model that has none")
     parser.add_argument("--work", type=Path, default=ROOT / ".learn" / "nights")
     parser.add_argument("--results", type=Path)
     parser.add_argument("--plot", type=Path, help="draw the results to this SVG file")
     parser.set_defaults(size="full")
-    given = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Run what is not done yet, and print every night."""
+    given = _asked()
     os.environ["FLYWHEEL_TRUST"] = "1"  # of the arm that names its own trainer
     quick, work = given.size == "quick", given.work / (f"{given.size}-served" if given.endpoint else given.size)
     work.mkdir(parents=True, exist_ok=True)
     changes: dict[str, Any] = {"base": _tiny_model(work)} if quick else {}
     changes |= {name: value for name in ("nights", "temperature") if (value := getattr(given, name)) is not None}
+    files_given = {name: getattr(given, name) for name in ("base", "chat_template")}
+    changes |= {name: str(Path(value).resolve()) for name, value in files_given.items() if value}
     results = given.results or work / "nights.jsonl"
     for seed in given.seeds or ((0,) if quick else (0, 1, 2)):
         for world in given.worlds or (("counter",) if given.size == "small" else ("warehouse", "desk")):
