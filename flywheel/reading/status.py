@@ -24,10 +24,21 @@ _OK_WORDS = {"ok", "success", "succeeded"}
 # Text that begins like an error; a title ("Error rate last week") and a `NoError` are none.
 _BEGINS = re.compile(
     r"\s*(?:Traceback \(most recent call last\)|An (?:\w+ )?error occurred\b|Execution error in\b"
-    r"|I encountered an error while\b"
+    r"|I encountered an error while\b|Tool (?:execution|call) failed\b"
     r"|(?:Error|ERROR)\b(?!\s+(?:rates?|budgets?|bars?|margins?|counts?|logs?|handling|trends?|statistics|analysis)\b)"
     r"|(?!No(?:Error|Exception))(?:\w+\.)*\w*(?:Error|Exception)\s*(?:[:(\n]|\Z))"
 )
+# What a harness or a client writes behind, or before, what a tool gave: `[Command finished with exit code 1]`.
+_EXITED = re.compile(
+    r"^[\s\[(<*]*(?:the )?(?:(?:command|process|program|script|shell) )?"
+    r"(?:(?:finished|completed|failed|ended|terminated) with )?"
+    r"(?:exit(?:ed)?|return)(?: with)?(?: exit)?[ _-]?(?:code|status)\W{0,3}(-?\d{1,9})[\s\])>.*]*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_SHOWN_RESULT = re.compile(r"\s*(?:CallToolResult\()?(?:meta=|content=\[)")  # of MCP, as Python shows it
+_SHOWN_ERROR = re.compile(r"\bis_?Error=(True|False)\b[^=]*\Z")
+_EDGE = 300  # characters at the beginning and at the end of a result that may tell how the call went
+_FAILED_CODE = re.compile(r"(?:_|\b)(?:FAILED|ERROR)\Z")  # TOOL_EXECUTION_FAILED
 _NO_ERROR = {"none", "null", "nil", "no", "no error", "no errors", "false", "ok", "0", "n/a", "-"}
 _FLAGS = (
     ("is_error", True),
@@ -89,14 +100,18 @@ def stated_status(fields: Mapping[str, Any]) -> str:
         return FAILED
     if False in erred and len(fields) > 1:
         return OK
-    word = fields.get("status")
-    if isinstance(word, str) and word.lower() in _FAILED_WORDS | _OK_WORDS:
-        return FAILED if word.lower() in _FAILED_WORDS else OK
-    for name in _CODES:
-        code = fields.get(name)
-        if (isinstance(code, int) and not isinstance(code, bool)) or (isinstance(code, str) and _CODE.match(code)):
-            return FAILED if int(code) else OK
-    return UNKNOWN
+    word = str(fields.get("status")).lower()
+    if word in _OK_WORDS:
+        return OK
+    if word in _FAILED_WORDS or ("message" in fields and _FAILED_CODE.search(str(fields.get("code")))):
+        return FAILED
+    codes = [code for name in _CODES if _is_code(code := fields.get(name))]
+    return UNKNOWN if not codes else FAILED if int(str(codes[0])) else OK
+
+
+def _is_code(value: Any) -> bool:
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return is_number or (isinstance(value, str) and _CODE.match(value) is not None)
 
 
 def _errs(value: Any) -> bool | None:
@@ -121,7 +136,19 @@ def tool_status(content: str | None, fields: Mapping[str, Any] | None = None) ->
         return UNKNOWN
     if _BEGINS.match(content):
         return FAILED
-    return _structured_status(content)
+    stated = _structured_status(content)
+    return _status_at_the_edges(content) if stated == UNKNOWN else stated
+
+
+def _status_at_the_edges(content: str) -> str:
+    """Return the status of a result that Python shows, or whose last lines, or whose first one, give an exit code."""
+    if _SHOWN_RESULT.match(content) and (shown := _SHOWN_ERROR.search(content, max(0, len(content) - _EDGE))):
+        return FAILED if shown[1] == "True" else OK
+    for edge in (content[-_EDGE:], content[:_EDGE].partition("\n")[0]):
+        codes = _EXITED.findall(edge) if "code" in edge or "status" in edge or "Code" in edge else []
+        if codes:
+            return FAILED if int(codes[-1]) else OK
+    return UNKNOWN
 
 
 def _structured_status(content: str) -> str:

@@ -102,10 +102,15 @@ def picked(source: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return {name: source[name] for name in names if source.get(name) is not None}
 
 
+_PLACEHOLDER = "__fake_id__"  # of the OpenAI Agents SDK, for what another API made
+
+
 def ident(value: Any) -> str | None:
-    """Return an id as text; empty ones and those of zeros alone mean that there is none."""
+    """Return an id as text; empty ones, those of zeros alone and placeholders mean that there is none."""
     if isinstance(value, str):
         stripped = value.strip()
+        if stripped == _PLACEHOLDER:
+            return None
         if stripped[:1] not in "0-":  # "" is in it
             return stripped
         return stripped if stripped.strip("0-") else ("0" if stripped == "0" else None)

@@ -73,8 +73,12 @@ def given_in(arguments: Any) -> set[str]:
 
 
 def _tool(fields: Mapping[str, Any], given: frozenset[str]) -> str | None:
-    """Return the name of the tool in an object that has arguments; a mere `name` is one only next to those of calls."""
+    """Return the name of the tool in an object that has arguments; a mere `name` is one only next to those of calls.
+
+    A function is what a model calls, a tool next to it may be what people see.
+    """
     named = [name for name in fields if _is(name, _TOOL, _OF_TOOL)]
+    named.sort(key=lambda name: "function" not in words_of(name))
     named += ["name"] if given & {"arguments", "args"} and "name" in fields else []
     tools = (text(fields[name]) for name in named)
     return next((t for t in tools if t and len(t) <= _LONGEST_NAME and not any(map(str.isspace, t))), None)

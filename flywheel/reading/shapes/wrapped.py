@@ -19,7 +19,7 @@ from flywheel.reading.shapes.entries import OF_WORKFLOW, entry_of, is_named
 from flywheel.reading.shapes.narrated import narrated
 from flywheel.reading.shapes.spoken import made_between
 from flywheel.reading.shapes.turns import CALL_KINDS, ITEM_KINDS, RESULT_KINDS, is_turn, result_of
-from flywheel.reading.values import as_dict, as_list, embedded, first, present, text
+from flywheel.reading.values import as_dict, as_list, embedded, first, picked, present, text
 
 Item = dict[str, Any]
 
@@ -52,14 +52,13 @@ def unwrapped(item: Any) -> list[Any]:
         return [item]
     if is_act(item) and item.get("type") not in ITEM_KINDS and entry_of(item) is None and not is_step(item):
         return list(_acted(item))
-    item = _by_ids(_with_parts(item))
+    item = _by_ids(_with_parts(_opened_data(item)))
     if told := narrated(item):
         return told
     plain = {name for name in ("author", "message") if isinstance(embedded(item.get(name)), str)}
     if len(item) > 1 and _WRAPS.isdisjoint(item.keys() - plain):
         return list(answered_calls(item)) or [with_call(item)]
-    is_row = isinstance(item.get("parts"), str)
-    if "role" in item and not (is_row or _HELD & item.keys()):
+    if "role" in item and not (_row_parts(item) or _HELD & item.keys()):
         return [item]
     messages = next((found for rule in _RULES if (found := list(rule(item)))), [])
     return messages or [item]
@@ -200,11 +199,23 @@ def _generated(generated: Mapping[str, Any]) -> Item:
 
 
 def _row(item: Item) -> Iterator[Item]:
-    """Yield the message of a row whose parts are JSON text, each with its fields in `data`."""
-    parts = embedded(item["parts"]) if isinstance(item.get("parts"), str) else None
-    if isinstance(parts, list) and parts and all("type" in as_dict(part) for part in parts):
+    """Yield the message of a row whose parts have their fields in `data`."""
+    if parts := _row_parts(item):
         opened = [{**as_dict(part.get("data")), "type": part["type"]} for part in parts if part["type"] != "finish"]
         yield {**item, "parts": None, "content": opened}
+
+
+def _opened_data(item: Item) -> Item:
+    """Return a message, or the one that a row of LlamaIndex' memory holds in `data` next to its role."""
+    held = as_dict(embedded(item.get("data"))) if "role" in item else {}
+    return {**picked(item, ABOUT), **held} if "role" in held and held["role"] == item["role"] else item
+
+
+def _row_parts(item: Item) -> list[Any]:
+    """Return the parts of a row, JSON text in its column or opened, each with a type and its fields in `data`."""
+    held = item.get("parts")
+    parts, needed = as_list(embedded(held)), {"type"} if isinstance(held, str) else {"type", "data"}
+    return parts if parts and all(needed <= as_dict(part).keys() for part in parts) else []
 
 
 def _conversational(item: Item) -> Iterator[Item]:
@@ -219,10 +230,10 @@ def _conversational(item: Item) -> Iterator[Item]:
 
 
 def _stored(item: Item) -> Iterator[Item]:
-    """Yield the message in a column of a row, as JSON text or as LangChain's classes write it."""
+    """Yield the message in a column of a row: JSON text, or opened; in any record as LangChain's classes write it."""
     for name in _STORED:
         held = as_dict(embedded(item.get(name)))
-        if is_turn(held) and (isinstance(item[name], str) or "role" not in held):
+        if is_turn(held) and (isinstance(item[name], str) or name != "message" or "role" not in held):
             yield {**{name: item[name] for name in ABOUT if item.get(name) is not None}, **held}
             return
 

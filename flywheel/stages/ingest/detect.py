@@ -39,6 +39,7 @@ _DOCUMENTS = {".md", ".rst"}
 _CODE = {".py", ".pyi", ".js", ".ts", ".tsx", ".jsx", ".java", ".go", ".rs", ".c", ".h", ".cpp", ".cs", ".rb", ".sh",
          ".ps1", ".jinja", ".jinja2", ".j2", ".prompty", ".css", ".sql"}  # fmt: skip
 _LOGS = {".json", ".jsonl", ".ndjson", ".parquet", ".gz", ".zst", ".log"}
+_OF_SQLITE = ("-wal", "-shm", "-journal")  # next to a database, which is read with them
 _DOCUMENT_NAMES = {"readme", "license", "licence", "copying", "notice", "source", "changelog"}
 
 
@@ -147,9 +148,13 @@ def is_document_name(name: str) -> bool:
 
 
 def is_about_a_project(name: str) -> bool:
-    """Whether a file has the name of a project's own: a README, a licence, a list of changes, code, a template."""
+    """Whether a file has the name of a project's own: a README, a licence, code, a template, what SQLite keeps open."""
     path = PurePosixPath(name.lower())
-    return path.suffix in _CODE or (path.name.split(".")[0] in _DOCUMENT_NAMES and path.suffix not in _LOGS)
+    return (
+        path.name.endswith(_OF_SQLITE)
+        or path.suffix in _CODE
+        or (path.name.split(".")[0] in _DOCUMENT_NAMES and path.suffix not in _LOGS)
+    )
 
 
 def is_text_document(name: str, open_at: Callable[[int], RawIOBase]) -> bool:

@@ -12,10 +12,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from flywheel.models.calls import split_calls
-from flywheel.reading.messages import Message, messages
+from flywheel.reading.messages import Message, flat_text, messages
+from flywheel.reading.shapes.reprs import mapping_of_repr
+from flywheel.reading.values import as_dict, embedded, first
+from flywheel.records import canonical_json
 
 OPENED, CLOSED = "<tool_response>", "</tool_response>"
 _RESULT = re.compile(rf"{OPENED}\n?(.*?)\n?{CLOSED}", re.DOTALL)
+_GIVEN = ("results", "result", "content", "output", "response")
 _END = re.compile(r"<\|(?:im_end|endoftext|eot_id|eom_id)\|>")
 
 
@@ -43,13 +47,29 @@ def turn_messages(role: str, content: str, before: Sequence[dict[str, Any]]) -> 
     """Return what one turn of the text holds: a message, or the results of the calls before it."""
     if role == "assistant":
         calls, spoken = split_calls(content, lambda part: _END.sub("", part))
-        named = [{**call, "id": f"call{len(before)}-{n}"} for n, call in enumerate(calls)]
+        named = [{**_as_python(call), "id": f"call{len(before)}-{n}"} for n, call in enumerate(calls)]
         return [{"role": role, "content": _END.sub("", spoken).strip(), **({"tool_calls": named} if named else {})}]
     closed = content[: content.rfind(CLOSED) + len(CLOSED)] if CLOSED in content else ""
     alone = closed and not (_RESULT.sub("", closed) + content[len(closed) :]).strip()
-    results = _RESULT.findall(closed) if alone else [content.strip()]
     if role != "tool" and not alone:
         return [{"role": role, "content": content.strip()}]
     asked: list[Message] = next((m["tool_calls"] for m in reversed(before) if m.get("tool_calls")), [])
+    results = _RESULT.findall(closed) if alone else _by_name(content, asked) or [content.strip()]
     ids = [call["id"] for call in asked[: len(results)]] + [""] * (len(results) - len(asked))
     return [{"role": "tool", "content": result, "tool_call_id": one} for result, one in zip(results, ids, strict=True)]
+
+
+def _as_python(call: dict[str, Any]) -> dict[str, Any]:
+    """Return a call that is written as Python shows a dictionary, as some rows of Hermes' data have them."""
+    written = mapping_of_repr(str(call.get("arguments_raw") or "")) if call.get("arguments") is None else {}
+    is_call = isinstance(written.get("name"), str) and isinstance(written.get("arguments"), dict)
+    return {"name": written["name"], "arguments": written["arguments"]} if is_call else call
+
+
+def _by_name(content: str, asked: Sequence[Message]) -> list[str]:
+    """Return the results of several calls that are one list, each with its tool's name (ToolACE); else nothing."""
+    given = embedded(content) if len(asked) > 1 else None
+    items = [as_dict(item) for item in given] if isinstance(given, list) else []
+    if not items or [item.get("name") for item in items] != [call.get("name") for call in asked]:
+        return []
+    return [flat_text(first(item, _GIVEN)) or canonical_json(item) for item in items]

@@ -209,6 +209,8 @@ def _read(record: Mapping[str, Any]) -> Iterator[Event]:
     Raises:
         BadRecordError: the answer is next to the chat, or a part of the record would not be read.
     """
+    if _is_empty_state(record):
+        return
     if _is_answered(record):
         raise BadRecordError("bad_record", "response answers the last message, outside of the chat")
     begun = [Found((name, ""), items, (record,)) for name, items in _near(record, is_begun)]
@@ -219,6 +221,16 @@ def _read(record: Mapping[str, Any]) -> Iterator[Event]:
     said = [item for item in as_list(record.get("messages")) if not is_shown(item)]
     made = (event for found, name in named for event in _chat(record, found, name))
     yield from whole({**record, "messages": said} if said else {**record, **_written_talk(record)}, made)
+
+
+def _is_state(record: Any) -> bool:
+    """Whether a record is a state of a LangGraph thread, as its history has them."""
+    return {"next", "values", "checkpoint", "created_at"} <= as_dict(record).keys()
+
+
+def _is_empty_state(record: Any) -> bool:
+    """Whether a record is the state of a thread before its first message."""
+    return _is_state(record) and as_dict(record["values"]).get("messages", 0) == []
 
 
 def _silent_runs(record: Mapping[str, Any]) -> list[Found]:
@@ -335,7 +347,7 @@ def _source(found: Found, around: Mapping[str, Any]) -> Source:
     held = [as_dict(embedded(around.get(place))) for place in _NAMING]
     configured = (as_dict(place.get("configurable")) for place in held)
     source = source_of(*held, *configured, *found.around, as_dict(found.items[-1]))
-    if any(_CHANNELS in place for place in (around, *held)):
+    if _is_state(around) or any(_CHANNELS in place for place in (around, *held)):
         source["ts"] = None  # of the checkpoint: the next one has the same messages
     if source["conversation_id"] is None and found.path[-1]:
         source["conversation_id"] = ident(around.get("call_id"))  # of a telephone
@@ -441,11 +453,11 @@ def _sniff(sample: Sample) -> float:
 
 READER = reader(
     "transcripts",
-    21,
+    22,
     "chats of any program, one a record",
     sniff=_sniff,
     surest=_OWN,
-    needs=_is_any,
+    needs=lambda record: _is_any(record) or _is_empty_state(record),
     refusal="no list of messages in which an agent speaks",
     read=_read,
 )

@@ -49,7 +49,10 @@ def named_by(record: Any) -> str | None:
 def source_of_record(record: Mapping[str, Any]) -> Source:
     """Return the columns that a record gives; a trace is of one answer, and names no chat of messages."""
     body = next((held for name in BODIES if (held := as_dict(record.get(name)))), record)
-    places = (as_dict(embedded(record.get("metadata"))), record, body)
+    stored = as_dict(embedded(record.get("data")))
+    is_stored = "role" in stored and stored["role"] == record.get("role")
+    keyed = {"session_id": record.get("key")} if is_stored else {}  # of LlamaIndex
+    places = (as_dict(embedded(record.get("metadata"))), record, body, keyed)
     unnamed = (*_TRACES, "user") if is_exchange(record) and asked_as(record) == "user" else _TRACES
     source = source_of(*({k: v for k, v in place.items() if k not in unnamed} for place in places))
     if source["conversation_id"] == UNNAMED and "parent_tool_use_id" in {*body, *record}:

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 from flywheel.reading.feedback import Opinion
 from flywheel.reading.messages import flat_text
 from flywheel.reading.status import FAILED, OK
-from flywheel.reading.values import embedded, present, text, when
+from flywheel.reading.values import embedded, number, present, text, when
 
 _RATED = {"like": 1.0, "dislike": 0.0, "THUMBS_UP": 1.0, "THUMBS_DOWN": 0.0}
 STARS = (1, 5)
 
 Turn = dict[str, Any]  # a message of Chat Completions; `facts` are those of `Rollout.facts`
 # How a record is known, and what reads it.
-Shapes = Sequence[tuple[Callable[[Any], object], Callable[[Mapping[str, Any]], "Talk"]]]
+Shapes = Sequence[tuple[Callable[[Any], object], Callable[[Mapping[str, Any]], "Talk | list[Talk]"]]]
 
 
 class Talk(NamedTuple):
@@ -27,6 +27,7 @@ class Talk(NamedTuple):
     opinions: Sequence[Opinion] = ()
     tools: Any = None
     is_piece: bool = False  # whether other records go on with the conversation
+    seen: int = 0  # turns at the beginning that the agent only saw
 
 
 def words_said(role: str, words: Any, at: Any = None, **counts: Any) -> list[Turn]:
@@ -35,11 +36,26 @@ def words_said(role: str, words: Any, at: Any = None, **counts: Any) -> list[Tur
     return [{"role": role, "content": content, "facts": present(ts=when(at), **counts)}] if content else []
 
 
-def call_ran(own: str, tool: Any, given: Any, result: Any, at: Any = None, *, failed: bool | None = None) -> list[Turn]:
+def thought_and_said(role: str, words: Any, thought: str | None, at: Any = None, **facts: Any) -> list[Turn]:
+    """Return the words of a speaker with the thought before them."""
+    turns = words_said(role, words, at, **facts)
+    return [{**turn, "reasoning_content": thought} for turn in turns] if thought else turns
+
+
+def call_ran(  # noqa: PLR0913 - what a call is, how it ended and who made it
+    own: str,
+    tool: Any,
+    given: Any,
+    result: Any,
+    at: Any = None,
+    *,
+    failed: bool | None = None,
+    model: str | None = None,
+) -> list[Turn]:
     """Return a call and its result; without one, where neither a result nor a failure is known."""
     facts = present(ts=when(at))
     call = {"id": own, "name": str(tool or ""), "arguments": embedded(given) if given is not None else {}}
-    turns: list[Turn] = [{"role": "assistant", "tool_calls": [call], "facts": facts}]
+    turns: list[Turn] = [{"role": "assistant", "tool_calls": [call], "facts": {**facts, **present(model=model)}}]
     if result is not None or failed:
         status = {True: {"status": FAILED}, False: {"status": OK}, None: {}}[failed]
         turns.append(
@@ -48,10 +64,10 @@ def call_ran(own: str, tool: Any, given: Any, result: Any, at: Any = None, *, fa
     return turns
 
 
-def rating_of(value: Any, comment: Any = None) -> list[Opinion]:
-    value = _RATED.get(value) if isinstance(value, str) else None
-    return (
-        [Opinion("rating", value=value, comment=text(comment), annotator="human", scale=(0, 1))]
-        if value is not None
-        else []
-    )
+def rating_of(value: Any, comment: Any = None, *, of: str = "") -> list[Opinion]:
+    """Return a thumb up or down, of a conversation or of the message `of`; nothing where there is none."""
+    given = _RATED.get(value) if isinstance(value, str) else number(value)
+    if given not in (0, 1):
+        return []
+    aim = f"response:{of}" if of else None
+    return [Opinion("rating", aim, given, comment=text(comment), annotator="human", scale=(0, 1))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from flywheel.reading.feedback import Opinion
 from flywheel.reading.reader import has
 from flywheel.reading.values import as_dict, as_list, count, embedded, first, ident, number, present, text, when
 from flywheel.stages.ingest.readers.agents._platforms.talk import Shapes, Talk, Turn, call_ran, rating_of, words_said
@@ -36,23 +37,43 @@ def _flowise(message: Mapping[str, Any], own: str) -> list[Turn]:
     at, turns = first(message, ("time", "createdDate")), []
     if message.get("role") in ("user", "userMessage"):
         return words_said("user", message.get("content"), at)
-    for n, used in enumerate(map(as_dict, as_list(embedded(message.get("usedTools"))))):
+    agents = map(as_dict, as_list(embedded(message.get("agentReasoning"))))
+    used_tools = [
+        *as_list(embedded(message.get("usedTools"))),
+        *(t for a in agents for t in as_list(a.get("usedTools"))),
+    ]
+    for n, used in enumerate(filter(None, map(as_dict, used_tools))):
         failed = True if used.get("error") else None
         seen = first(used, ("error", "toolOutput")) if failed else used.get("toolOutput")
         turns += call_ran(f"{own}/{n}", used.get("tool"), used.get("toolInput"), seen, at, failed=failed)
-    return turns + words_said("assistant", message.get("content"), at)
+    return turns + words_said("assistant", message.get("content"), at, named=own)
+
+
+def _flowise_opinions(message: Mapping[str, Any], own: str) -> list[Opinion]:
+    """Return what a user thought of a message: with it, or as a row of its own; old exports have the thumb alone."""
+    given = embedded(message.get("feedback"))
+    rated = as_dict(given)
+    return rating_of(rated.get("rating") if rated else given, rated.get("content"), of=own)
 
 
 def _flowise_chat(record: Mapping[str, Any]) -> Talk:
     messages = list(map(as_dict, as_list(record.get("messages"))))
-    turns = [turn for n, message in enumerate(messages) for turn in _flowise(message, f"{record.get('id')}/{n}")]
-    opinions = [opinion for message in messages for opinion in rating_of(message.get("feedback"))]
+    named = [(str(message.get("id") or f"{record.get('id')}/{n}"), message) for n, message in enumerate(messages)]
+    turns = [turn for own, message in named for turn in _flowise(message, own)]
+    opinions = [opinion for own, message in named for opinion in _flowise_opinions(message, own)]
     return Talk(turns, ident(first(record, ("sessionId", "chatId", "id"))), opinions=opinions)
 
 
 def _flowise_row(record: Mapping[str, Any]) -> Talk:
-    turns = _flowise(record, str(record.get("id")))
-    return Talk(turns, ident(first(record, ("sessionId", "chatId"))), is_piece=True)
+    own = str(record.get("id"))
+    conversation = ident(first(record, ("sessionId", "chatId")))
+    return Talk(_flowise(record, own), conversation, opinions=_flowise_opinions(record, own), is_piece=True)
+
+
+def _flowise_rating(record: Mapping[str, Any]) -> Talk:
+    """Return a row of the table of ratings."""
+    opinions = rating_of(record.get("rating"), record.get("content"), of=str(record.get("messageId")))
+    return Talk([], ident(record.get("chatId")), opinions=opinions, is_piece=True)
 
 
 def _n8n(record: Mapping[str, Any]) -> Talk:
@@ -131,5 +152,6 @@ SHAPES: Shapes = (
     (has("query", "answer", "conversation_id", agent_thoughts=list), _dify),
     (_is_flowise, _flowise_chat),
     (has("chatflowid", "role", "content", "chatId"), _flowise_row),
+    (has("chatflowid", "chatId", "messageId", "rating"), _flowise_rating),
     (_is_n8n, _n8n),
 )

@@ -1,0 +1,54 @@
+"""Chats as databases and data sets keep them: rows whose columns were opened, a thread's history, branches, lists."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+from tests.stages.ingest.formats import FIXTURES, Sample, samples
+
+if TYPE_CHECKING:
+    from tests.stages.ingest.conftest import Take
+
+COUNTS = {  # episodes, steps, calls, failed calls, opinions
+    "message_rows/openai_agents_session": (1, 2, 1, 0, 0),
+    "message_rows/crush": (1, 2, 1, 0, 0),
+    "message_rows/llama_index_memory": (2, 2, 0, 0, 0),
+    "transcripts/langgraph_history": (1, 2, 1, 0, 0),
+    "transcripts/toolace": (1, 2, 2, 1, 0),
+    "transcripts/hermes_python": (1, 2, 1, 0, 0),
+    "platforms/chat_ui_again": (2, 3, 1, 0, 2),
+}
+
+
+def sample_of(reader: str, shape: str) -> Sample:
+    stored = json.loads((FIXTURES / "stored_chats.json").read_text(encoding="utf-8"))
+    if shape in stored:
+        return Sample(reader, shape, f"{reader}/{shape}.jsonl", stored[shape])
+    return next(one for one in samples()[reader] if one.shape == shape)
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_a_stored_chat_is_counted_exactly(name: str, tmp_path: Path, take: Take) -> None:
+    reader, _, shape = name.partition("/")
+    taken = take(sample_of(reader, shape).write(tmp_path))
+    episodes, steps = taken.built()
+    ends = [status for all_calls in steps["tool_status"].to_list() for status in all_calls or ()]
+    opinions = taken.events.filter(pl.col("kind") == "feedback").height
+
+    assert taken.quarantined.height == 0
+    assert (episodes.height, steps.height, len(ends), ends.count("failed"), opinions) == COUNTS[name]
+    assert int(episodes["n_tool_calls"].sum()) == len(ends)
+    assert "I look" not in "".join(row for row in steps["action"] if '"content":"I look' in row), "a thought is no word"
+
+
+def test_an_answer_that_was_asked_for_again_is_an_attempt_of_its_own(tmp_path: Path, take: Take) -> None:
+    """Both answers follow the same question, and each has its own thumb."""
+    events = take(sample_of("platforms", "chat_ui_again").write(tmp_path)).events
+    rated = events.filter(pl.col("kind") == "feedback").select("conversation_id", "target").sort("target").rows()
+
+    whole = "a" * 24
+    assert rated == [(f"{whole}/ax", "response:ax"), (whole, "response:ay")]
