@@ -21,6 +21,8 @@ from flywheel.records import RoundManifest, content_id
 _SCORED_BY = ("max_new_tokens", "seed", "slices", "user_tiers", "replay_cases")
 _DRAWN_BY = ("samples", "temperature")  # not in the protocol where answers are greedy, as they were in older versions
 
+_NEW_RULES = {"min_effect": 0.0}  # settings of [gate] that older versions lack, as they decided
+
 
 def protocol_of(ctx: Context, suites: Sequence[Suite] | None = None) -> dict[str, Any]:
     """Return the protocol of the configuration, or of the suites that were asked for by name."""
@@ -55,9 +57,13 @@ def code_of(ctx: Context, names: Iterable[str]) -> dict[str, str]:
 
 
 def as_registered(protocol: Mapping[str, Any], manifest: RoundManifest) -> dict[str, Any]:
-    """Return a protocol without what the version that trained a round did not register: base model and code."""
+    """Return a protocol, or parts of one, without what the version that trained a round did not register."""
     older = bool(manifest.protocol) and "model" not in manifest.protocol
-    return {part: value for part, value in protocol.items() if not (older and part in {"model", "code"})}
+    kept = {part: value for part, value in protocol.items() if not (older and part in {"model", "code"})}
+    if "gate" not in kept or "gate" not in manifest.protocol:
+        return kept
+    unknown = _NEW_RULES.keys() - manifest.protocol["gate"].keys()
+    return {**kept, "gate": {name: value for name, value in kept["gate"].items() if name not in unknown}}
 
 
 def sha256_of(protocol: dict[str, Any]) -> str:
@@ -79,7 +85,7 @@ def registered(ctx: Context, manifest: RoundManifest) -> Config:
     evaluation = ctx.config.eval.model_validate(
         {**ctx.config.eval.model_dump(mode="json"), "samples": 1, **manifest.protocol["eval"]}
     )
-    gate = GateConfig.model_validate(manifest.protocol["gate"])
+    gate = GateConfig.model_validate({**_NEW_RULES, **manifest.protocol["gate"]})
     return ctx.config.model_copy(update={"eval": evaluation, "gate": gate})
 
 

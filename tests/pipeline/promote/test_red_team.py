@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from flywheel.pipeline.evaluate.protocol import differences, protocol_of, sha256_of
+from flywheel.pipeline.evaluate.protocol import differences, protocol_of, registered, sha256_of
 from flywheel.project import Project
 from flywheel.records import Promotion, Verdict
 
@@ -205,6 +205,20 @@ def test_a_rule_of_the_project_that_was_edited_after_the_look_is_blocked(folder:
     found = Project(folder).promote(1)
     assert found.verdict == Verdict.BLOCKED
     assert "a rule's code is not what the round was registered with" in reason(found)
+
+
+def test_a_round_of_before_a_setting_of_the_gate_is_decided_as_it_was_registered(folder: Path) -> None:
+    """It waited while a version came that has `gate.min_effect`."""
+    manifest = folder / "rounds" / "0001" / "manifest.json"
+    with Project(folder).locked("test") as ctx:
+        protocol = protocol_of(ctx)
+        del protocol["gate"]["min_effect"]
+        manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"protocol": protocol}))
+        (folder / "rounds" / "candidates.jsonl").unlink()
+        ctx.registry.candidates.trained(1, json.loads(manifest.read_text())["adapter_sha256"], sha256_of(protocol))
+        assert registered(ctx, ctx.registry.manifest(1)).gate.min_effect == 0
+
+    assert decided(folder).verdict == Verdict.INCONCLUSIVE
 
 
 def test_looks_that_were_cut_off_the_ledger_are_missed(looked: Path) -> None:
