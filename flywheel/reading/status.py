@@ -32,7 +32,7 @@ _BEGINS = re.compile(
 _EXITED = re.compile(
     r"^[\s\[(<*]*(?:the )?(?:(?:command|process|program|script|shell) )?"
     r"(?:(?:finished|completed|failed|ended|terminated) with )?"
-    r"(?:exit(?:ed)?|return)(?: with)?(?: exit)?[ _-]?(?:code|status)\W{0,3}(-?\d{1,9})[\s\])>.*]*$",
+    r"(?:exit(?:ed)?(?: with)?(?: exit)?[ _-]?(?:code|status)|return[ _-]?code)\W{0,3}(-?\d{1,9})[\s\])>.*]*$",
     re.IGNORECASE | re.MULTILINE,
 )
 _SHOWN_RESULT = re.compile(r"\s*(?:CallToolResult\()?(?:meta=|content=\[)")  # of MCP, as Python shows it

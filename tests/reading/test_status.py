@@ -30,6 +30,7 @@ from flywheel.reading.status import error_type, says_nothing, tool_status
         ("Process exited with code 3", "failed"),
         ("The script ended with exit code 1 for them, and 0 for us.\nSo be it.", "unknown"),
         ("the postal code: 1\nHTTP status: 404", "unknown"),
+        ("return status: 404", "unknown"),
         ("meta=None content=[TextContent(type='text', text='no')] isError=True", "failed"),
         ("CallToolResult(meta=None, content=[], structuredContent=None, isError=False)", "ok"),
         ("isError=True is what a client shows", "unknown"),

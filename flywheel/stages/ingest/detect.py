@@ -7,6 +7,7 @@ names the model of a run's logs, is recognised by its file name as well.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from io import BufferedReader, RawIOBase
@@ -39,7 +40,7 @@ _DOCUMENTS = {".md", ".rst"}
 _CODE = {".py", ".pyi", ".js", ".ts", ".tsx", ".jsx", ".java", ".go", ".rs", ".c", ".h", ".cpp", ".cs", ".rb", ".sh",
          ".ps1", ".jinja", ".jinja2", ".j2", ".prompty", ".css", ".sql"}  # fmt: skip
 _LOGS = {".json", ".jsonl", ".ndjson", ".parquet", ".gz", ".zst", ".log"}
-_OF_SQLITE = ("-wal", "-shm", "-journal")  # next to a database, which is read with them
+_OF_SQLITE = re.compile(r"\.(?:db|db3|sqlite|sqlite3|vscdb)-(?:wal|shm|journal)\Z")  # read with their database
 _DOCUMENT_NAMES = {"readme", "license", "licence", "copying", "notice", "source", "changelog"}
 
 
@@ -151,7 +152,7 @@ def is_about_a_project(name: str) -> bool:
     """Whether a file has the name of a project's own: a README, a licence, code, a template, what SQLite keeps open."""
     path = PurePosixPath(name.lower())
     return (
-        path.name.endswith(_OF_SQLITE)
+        bool(_OF_SQLITE.search(path.name))
         or path.suffix in _CODE
         or (path.name.split(".")[0] in _DOCUMENT_NAMES and path.suffix not in _LOGS)
     )
