@@ -42,7 +42,14 @@ def test_a_stored_chat_is_counted_exactly(name: str, tmp_path: Path, take: Take)
     assert taken.quarantined.height == 0
     assert (episodes.height, steps.height, len(ends), ends.count("failed"), opinions) == COUNTS[name]
     assert int(episodes["n_tool_calls"].sum()) == len(ends)
-    assert "I look" not in "".join(row for row in steps["action"] if '"content":"I look' in row), "a thought is no word"
+    assert not any('"content":"I look' in action for action in steps["action"]), "a thought is read as words"
+
+
+def test_the_states_of_a_thread_have_each_event_once(tmp_path: Path, take: Take) -> None:
+    """Each state has the messages of those before it once more: a request, a call, its result and an answer in all."""
+    events = take(sample_of("transcripts", "langgraph_history").write(tmp_path)).events
+    assert events.height == 10
+    assert events["event_id"].n_unique() == 4
 
 
 def test_an_answer_that_was_asked_for_again_is_an_attempt_of_its_own(tmp_path: Path, take: Take) -> None:
