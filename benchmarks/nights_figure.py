@@ -25,7 +25,8 @@ LOOKS = {
     "flywheel": (GOOD, "flywheel"), "sft": (SECOND, "expert iteration"), "dpo": (ACCENT, "TRL's DPO, random pairs"),
     "oracle": (FOURTH, "flywheel, knows the truth"), "frozen": (LINE, "learns on the first night only"),
 }  # fmt: skip
-_WIDTH, _HEIGHT, _LEGEND = 460.0, 250.0, 270.0  # of a world, and next to the last one, in pixels
+_WIDTH, _HEIGHT, _LEGEND = 460.0, 250.0, 270.0  # of a world, and next to the last one of a row, in pixels
+_COLUMNS = 2  # worlds in a row: more are too small to read on a page
 BESIDE = "sft"
 
 
@@ -130,16 +131,22 @@ def plot(lines: Sequence[Line], path: Path) -> None:
     top. The first night is the script's, and what the base model scores when the gate looks at it for the first time.
     """
     worlds = sorted({line["world"] for line in lines}, reverse=True)
-    drawing = Drawing(_WIDTH * len(worlds) + _LEGEND, _HEIGHT, "Production success, night by night")
+    columns = min(len(worlds), _COLUMNS)
+    drawing = Drawing(
+        _WIDTH * columns + _LEGEND, _HEIGHT * math.ceil(len(worlds) / columns), "Production success, night by night"
+    )
+    panels: list[Panel] = []
     for place, world in enumerate(worlds):
+        row, column = divmod(place, columns)
         of_world = [line for line in lines if line["world"] == world]
         nights = [line["night"] for line in of_world]
         across = (0.8, max(nights) + 0.2)
-        panel = Panel(drawing, _WIDTH * place + 50, 26, _WIDTH - 66, _HEIGHT - 70, across, (0, 1))
-        title = "success in production, %" if not place else ""
+        panel = Panel(drawing, _WIDTH * column + 50, _HEIGHT * row + 26, _WIDTH - 66, _HEIGHT - 70, across, (0, 1))
+        panels.append(panel)
+        title = "success in production, %" if not column else ""
         panel.axis_left([(share / 4, str(25 * share)) for share in range(5)], title=title, grid=True)
         panel.axis_below([(night, str(night)) for night in sorted(set(nights))], title="night")
-        drawing.text((panel.left, 12), world, bold=True)
+        drawing.text((panel.left, _HEIGHT * row + 12), world, bold=True)
         for arm in ("oracle", "dpo", "sft", "flywheel", "frozen"):
             _arm(panel, [line for line in of_world if line["arm"] == arm], arm, lines)
     runs = [(arm, code) for arm in LOOKS for code in _codes(lines, arm)]
@@ -147,8 +154,8 @@ def plot(lines: Sequence[Line], path: Path) -> None:
         seeds = len({line["seed"] for line in lines if (line["arm"], line["code"]) == (arm, code)})
         dash = _dash(lines, code)
         more = (f", code of {code}" if dash else "") + (f", {seeds} seeds" if seeds > 1 else "")
-        _legend(panel, row, LOOKS[arm][1] + more, LOOKS[arm][0], dash)
-    _legend(panel, len(runs), "first night of a promoted round", INK, "o")
+        _legend(panels[columns - 1], row, LOOKS[arm][1] + more, LOOKS[arm][0], dash)
+    _legend(panels[columns - 1], len(runs), "first night of a promoted round", INK, "o")
     files.atomic_write(path, drawing.svg() + "\n")
 
 
