@@ -595,6 +595,31 @@ def test_code_in_words_that_nobody_ran_stays_words(written: str, reply: str) -> 
     assert with_written_calls(history) is history
 
 
+@pytest.mark.parametrize(
+    ("written", "given"),
+    [
+        (
+            "<path>a.py</path>\n<content>\n<p>1</p>\n<p>2</p>\n</content>",
+            {"path": "a.py", "content": "<p>1</p>\n<p>2</p>"},
+        ),
+        ("\n<regex>a</b</regex>\n", {"regex": "a</b"}),
+        ("ls <path>", {"input": "ls <path>"}),  # no argument of its own
+        ("all of <path>b</path>", {"input": "all of <path>b</path>"}),
+        ("<content>a</content>, b</content>", {"content": "a</content>, b"}),
+        ("<file>a</file><file>b</file>", {"input": "<file>a</file><file>b</file>"}),  # which of the two?
+    ],
+)
+def test_tags_within_a_calls_tag_are_its_arguments(written: str, given: dict[str, str]) -> None:
+    said = {"role": "assistant", "content": f"I will.\n\n<write_file>\n{written}\n</write_file>"}  # Cline, Roo
+    call = as_written(said, 1)["tool_calls"][0]
+    assert (call["name"], call["arguments"]) == ("write_file", given)
+
+
+def test_a_hostile_tag_costs_no_time() -> None:
+    said = {"role": "assistant", "content": f"<write_file>{'<a>b</a>x<a' * 100_000}</write_file>"}
+    assert as_written(said, 1)["tool_calls"][0]["arguments"].keys() == {"input"}
+
+
 def test_what_a_browsing_agent_tells_in_the_end_is_no_call() -> None:
     history = messages([
         {"role": "user", "content": "Where is order 7?"}, {"role": "assistant", "content": "Action: Click [3]"},

@@ -42,6 +42,7 @@ _INTRODUCED = re.compile(rf"{_ACTION}\s*\Z", _ANY)
 _WORDS = re.compile(rf"{_ACTION}(\S.*)\Z", _ANY)
 _ANSWERED = re.compile(r"[`*]*answer[`*]*\s*[;:]", re.IGNORECASE)  # how WebVoyager ends
 _CLOSED = re.compile(r"</([a-z_]{2,32})>\s*\Z", re.IGNORECASE)
+_FIELD = re.compile(r"\s*<([A-Za-z_]\w{0,63})>(.*?)</\1>\s*(?=<[A-Za-z_]|\Z)", re.DOTALL)
 _SPOKEN_TAGS = {"answer", "final", "final_answer", "think", "thought", "thinking", "response", "reasoning", "plan"}
 _FENCE = "```"
 _RUN = re.compile(r"(\w*)[ \t]*\n(.*)\Z", re.DOTALL)  # a fence's language and its code
@@ -237,13 +238,28 @@ def _object_in_tag(content: str) -> Written | None:
 
 
 def _tagged(content: str) -> Written | None:
-    """`<search>...</search>` at the end: the tag is the tool."""
+    """`<search>...</search>` at the end: the tag is the tool, tags in it its arguments, as Cline and Roo have them."""
     end = _CLOSED.search(content[-_LONGEST_END:])
     tag = end[1] if end else ""
     words, opened, rest = content.partition(f"<{tag}>")
     if not tag or not opened or tag.lower() in _SPOKEN_TAGS:
         return None
-    return words, _given(tag, rest[: rest.rindex("</")])
+    written = rest[: rest.rindex("</")]
+    fields = _fields(written)
+    return words, {"name": tag, "arguments": fields} if fields else _given(tag, written)
+
+
+def _fields(written: str) -> dict[str, Any]:
+    """Return the arguments in a text of nothing but `<path>...</path>` and the like; {} for any other text."""
+    fields: dict[str, Any] = {}
+    at = 0
+    while at < len(written):
+        match = _FIELD.match(written, at)
+        if match is None or match[1] in fields:
+            return {}
+        fields[match[1]] = match[2].removeprefix("\n").removesuffix("\n")
+        at = match.end()
+    return fields
 
 
 def _function(content: str) -> Written | None:

@@ -63,7 +63,7 @@ FILES = reader(
     read=of_file, from_path=within_file, from_opening=_streamed,
 )  # fmt: skip
 WRITTEN = reader(
-    "written_files", 11, "files that are one chat, whose calls are written in words (ReAct)", sniff=written_share,
+    "written_files", 12, "files that are one chat, whose calls are written in words (ReAct)", sniff=written_share,
     surest=CONFIDENCE + SURER, read=of_written, from_path=within_file,
 )  # fmt: skip
 HEARD = reader(
