@@ -1,13 +1,13 @@
 """Does the wheel keep turning: a champion serves, users react, a night learns, the new champion serves tomorrow.
 
 `python benchmarks/nights.py [--quick | --small | --medium] [--worlds warehouse desk] [--arms ...] [--seeds 0 1 2]
-[--nights 10] [--temperature 1] [--endpoint URL] [--base MODEL --chat-template FILE] [--work FOLDER] [--results FILE]
-[--plot FILE]`: each night a policy serves its tasks in a world, sampled; the log goes into a project; `flywheel run
-nightly` does the rest. With --endpoint a server answers wherever a policy acts, and `second_base.py` fetches a base of
-another family. Before the first night a scripted policy has served some days, because the base model knows no tools;
-from then on the champion does. All arms serve equal tasks a night, and a round of any arm trains on at most as many
-tokens (`train.max_tokens`); what the race of `auto` costs is counted apart. The last night is only served: no later one
-would show what it taught.
+[--nights 10] [--days 5] [--temperature 1] [--endpoint URL] [--base MODEL --chat-template FILE] [--work FOLDER]
+[--results FILE] [--plot FILE]`: each night a policy serves its tasks in a world, sampled; the log goes into a project;
+`flywheel run nightly` does the rest. With --endpoint a server answers wherever a policy acts, and `second_base.py`
+fetches a base of another family. Before the first night a scripted policy has served some days, because the base model
+knows no tools; from then on the champion does. All arms serve equal tasks a night, and a round of any arm trains on at
+most as many tokens (`train.max_tokens`); what the race of `auto` costs is counted apart. The last night is only served:
+no later one would show what it taught.
 
     flywheel  as shipped, with attempts of the champion at training tasks, kept where execution shows success; the
               method by `auto`, with --small SFT, as in the demo
@@ -70,7 +70,7 @@ RULES = {
 # A first champion acts otherwise than the script that it replaces, and worse: `action_mix` is red every night, until a
 # person has looked and forces a round. No one is there to look, so no window is large enough to be compared.
 UNWATCHED = 1_000_000
-CODE = "0138"  # newest decision that changes what a night does: what an older one's code served is a run of its own
+CODE = "0139"  # newest decision that changes what a night does: what an older one's code served is a run of its own
 KEY = ("world", "arm", "seed", "night", "code")
 
 
@@ -407,6 +407,7 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--arms", nargs="*", choices=ARMS, help="all of them; with --quick flywheel")
     parser.add_argument("--seeds", nargs="*", type=int, help="0 1 2; with --quick 0")
     parser.add_argument("--nights", type=int)
+    parser.add_argument("--days", type=int, help="that the script has served before the first night: 5 unless given")
     parser.add_argument("--temperature", type=float, help="of production's sampling; 0 is greedy")
     parser.add_argument("--endpoint", default="", metavar="URL", help="the server that answers for every policy")
     parser.add_argument("--base", metavar="MODEL", help="another base model, such as `second_base.py` fetches")
@@ -427,6 +428,8 @@ def main() -> None:
     changes: dict[str, Any] = {"base": _tiny_model(work)} if quick else {}
     changes |= {name: value for name in ("nights", "temperature") if (value := getattr(given, name)) is not None}
     files_given = {name: getattr(given, name) for name in ("base", "chat_template")}
+    if given.days is not None:
+        changes["history"] = (given.days, SIZES[given.size].history[1])
     changes |= {name: str(Path(value).resolve()) for name, value in files_given.items() if value}
     results = given.results or work / "nights.jsonl"
     for seed in given.seeds or ((0,) if quick else (0, 1, 2)):
