@@ -67,10 +67,10 @@ def _origins(ctx: Context, rows: Sequence[dict[str, Any]], dataset: Dataset) -> 
     ids = [row["id"] for row in rows]
     table, episode = dataset.table, dataset.table.episodes[0]
     sources = read_table(ctx.store, table.name).filter(pl.col(table.key).is_in(ids)).collect()
-    if dataset is PAIRS:  # a round of pairs has demonstrations, too
-        examples = read_table(ctx.store, "examples").filter(pl.col(EXAMPLES.table.key).is_in(ids))
-        demonstrations = examples.select(pl.col("episode_id").alias(episode)).collect()
-        sources = pl.concat([sources, demonstrations], how="diagonal")
+    if other := {PAIRS: EXAMPLES, EXAMPLES: PAIRS}.get(dataset):  # a round of one has rows of the other
+        held = read_table(ctx.store, other.table.name).filter(pl.col(other.table.key).is_in(ids))
+        others = held.select(pl.col(other.table.episodes[0]).alias(episode)).collect()
+        sources = pl.concat([sources, others], how="diagonal")
     if isinstance(sources.schema[episode], pl.List):
         sources = sources.explode(episode)
     episodes = read_table(ctx.store, "episodes").select("episode_id", "source_format", "policy", "user").collect()
