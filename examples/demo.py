@@ -6,7 +6,8 @@ calls in the example world, on questions that no round was trained on and none b
 
     python examples/demo.py --rounds 1 --dtype float32 --endpoint http://127.0.0.1:8000/v1
 
-lets a server answer for every policy, in `demo-served/`, to be compared with the same without `--endpoint`.
+lets a server answer for every policy, in `demo-served/`, to be compared with the same without `--endpoint`. Another
+`--seed` draws other rows, and `--cases 80` asks more questions: how good a round is on average.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ ARGUMENTS = argparse.ArgumentParser(description="The loop twice round, from samp
 ARGUMENTS.add_argument("--rounds", type=int, choices=(1, 2), default=2, help="how often the wheel turns")
 ARGUMENTS.add_argument("--dtype", default="auto", help="of the weights: float32 or bfloat16")
 ARGUMENTS.add_argument("--endpoint", default="", help="a server that answers for every policy")
+ARGUMENTS.add_argument("--seed", type=int, default=0, help="of the choice of rows and the order of training")
+ARGUMENTS.add_argument("--cases", type=int, default=24, help="held-out questions that the first round is asked")
 OPTIONS = ARGUMENTS.parse_args(None if __name__ == "__main__" else [])
 DEMO = ROOT / ("demo-served" if OPTIONS.endpoint else "demo")
 FLYWHEEL = [str(Path(sys.executable).with_name("flywheel")), "-C", str(DEMO)]
@@ -37,15 +40,16 @@ name = "demo"
 
 [train]
 method = "sft"  # on what succeeded, every night: expert iteration
-max_rows = 32
+seed = {seed}
+max_rows = {rows}
 on_the_way = true  # and the steps before these, in the same sequences
 batch_size = 2
 {rates}
 attempts = 1  # more of the champion, at training tasks; kept where execution in this world shows success
-attempt_tasks = 24
+attempt_tasks = 16
 world = "sample"
 max_tokens = 6000
-probe_prompts = 16  # on which the distance from the parent is measured, sixteen times
+probe_prompts = 8  # on which the distance from the parent is measured, sixteen times
 
 [train.lora]
 target_modules = ["q_proj", "k_proj", "v_proj", "o_proj"]
@@ -62,7 +66,8 @@ batch_size = 80
 # From the base a high rate, since a few minutes have to teach everything. From a champion the rate of docs/training.md,
 # and an older row for each new one: a policy that answers is easily made to forget.
 RATES = {1: "sft_learning_rate = 2e-3", 2: "older_rows = 1.0"}
-CASES = {1: 24, 2: 80}
+ROWS = {1: 24, 2: 28}
+CASES = {1: OPTIONS.cases, 2: 60}
 
 SERVED = ("--world", "sample", "--policy", "champion", "--night", "2", "--tasks", "12", "--temperature", "0.6")
 GATE_HELD = 3
@@ -100,7 +105,7 @@ def prepare() -> None:
 
 def settings(number: int) -> str:
     """Return the settings of a round."""
-    text = CONFIG.replace("{rates}", RATES[number]).replace("{cases}", str(CASES[number]))
+    text = CONFIG.format(seed=OPTIONS.seed, rows=ROWS[number], rates=RATES[number], cases=CASES[number])
     text += f'endpoint = "{OPTIONS.endpoint}"\n' if OPTIONS.endpoint else ""
     return text + (f'\n[model]\ndtype = "{OPTIONS.dtype}"\n' if OPTIONS.dtype != "auto" else "")
 

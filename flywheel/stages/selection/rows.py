@@ -19,6 +19,7 @@ from flywheel.records import Split, canonical_json, content_id
 from flywheel.records.methods import EXAMPLES, PAIRS, Dataset
 from flywheel.stages.selection.decontaminate import NO_EVALUATION, EvaluationTexts, uncrossed
 from flywheel.stages.selection.mix import ENOUGH, NOTHING_BEFORE, OLDER, Before, by_task, sampling_order, take
+from flywheel.stages.selection.rehearsal import each_kind
 from flywheel.stages.selection.user_caps import EDITOR, cap_users, direction, known_users, with_users
 
 SAME_ACTION_ROWS = 3  # demonstrations of one action in one state: some wordings help, fifty crowd out others
@@ -54,7 +55,9 @@ def select_demonstrations(
     table = with_users(table, "episode_id", users or {}, EDITOR)
     table = cap_users(table, key, known_users(table, funnel), cfg, funnel, before)
     order = sampling_order(table, key, cfg.seed)
-    chosen = take(by_task(table, key, order), key, cfg, before, funnel, cfg.rehearse_to)
+    order = order + _ends(table) if cfg.on_the_way else order  # what comes before an end is trained with it
+    table = _each_kind(by_task(table, key, order), cfg)
+    chosen = take(table, key, cfg, before, funnel, cfg.rehearse_to)
     chosen = _with_the_way(chosen, table, key, funnel) if cfg.on_the_way else chosen
     return _rows(chosen, EXAMPLES, ("weight",), funnel)
 
@@ -194,6 +197,22 @@ def _various_successes(examples: pl.DataFrame, funnel: Funnel) -> pl.DataFrame:
     table = funnel.drop(table, place >= SAME_ACTION_ROWS, "action often shown").drop("_action")
     place = pl.int_range(pl.len()).over("prompt", "tools")
     return funnel.drop(table, place >= SAME_PROMPT_ROWS, "prompt often answered")
+
+
+def _ends(table: pl.DataFrame) -> pl.Series:
+    """Return 1 for the last demonstration of an episode, 0 for the others."""
+    is_last = pl.col("step") == pl.col("step").max().over("episode_id")
+    return table.select(is_last.cast(pl.Float64)).to_series()
+
+
+def _each_kind(table: pl.DataFrame, cfg: TrainConfig) -> pl.DataFrame:
+    """Return rows of which not all can be taken, so that each kind of request is taken as often as any other.
+
+    What is asked most is learned from a share of its rows; a kind of which a round has two is not (decision 0139).
+    """
+    if table.height <= cfg.max_rows:
+        return table
+    return pl.concat([each_kind(table.filter(~pl.col(OLDER)), cfg.max_rows), table.filter(pl.col(OLDER))])
 
 
 def _with_the_way(chosen: pl.DataFrame, table: pl.DataFrame, key: str, funnel: Funnel) -> pl.DataFrame:

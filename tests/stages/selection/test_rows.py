@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Callable
+from string import ascii_lowercase
 from typing import Any
 
 import polars as pl
@@ -15,8 +17,10 @@ from flywheel.funnel import Funnel
 from flywheel.records import content_id
 from flywheel.stages.datasets.examples import build_examples
 from flywheel.stages.datasets.pairs import build_pairs, retry_fixed, sibling
+from flywheel.stages.selection.kinds import MOST_KINDS
 from flywheel.stages.selection.method import choose_method
 from flywheel.stages.selection.mix import Before
+from flywheel.stages.selection.rehearsal import each_kind
 from flywheel.stages.selection.rows import demonstrations_for_pairs, select_demonstrations, select_pairs, with_fixes
 
 Frames = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
@@ -145,16 +149,46 @@ def test_steps_on_the_way_to_a_chosen_one_come_at_no_cost(frames: Make) -> None:
     attempts = [{"id": f"e{n}", "p": 0.95, "task": f"t{n}", "steps": steps} for n, steps in enumerate(told)]
     rows, counts = run(frames(attempts), "sft", TrainConfig(max_rows=6, on_the_way=True))
     assert len(run(frames(attempts), "sft", TrainConfig(max_rows=6))[0]) == 6
-    later = {row["task_id"] for row in rows if len(row["prompt"]) > 2}
-    alone = [row for row in rows if row["task_id"] not in later]
-    assert len({row["task_id"] for row in rows}) == 6
-    assert 0 < len(later) < 6
-    assert len(rows) == 2 * len(later) + len(alone)
-    assert counts == {"considered": 24, "kept": len(rows), "over train.max_rows": 24 - len(rows)}
+    ends = {row["task_id"]: row["prompt"] for row in rows if len(row["prompt"]) > 2}
+    assert (len(ends), len(rows)) == (6, 12), "talks to their ends, so that each sequence trains all that it can"
+    assert counts == {"considered": 24, "kept": 12, "over train.max_rows": 12}
     for row in rows:
-        if len(row["prompt"]) == 2 and row["task_id"] in later:
-            (end,) = (r["prompt"] for r in rows if r["task_id"] == row["task_id"] and len(r["prompt"]) > 2)
-            assert end[: len(row["prompt"]) + 1] == [*row["prompt"], *row["completion"]]
+        if len(row["prompt"]) == 2:
+            assert ends[row["task_id"]][:3] == [*row["prompt"], *row["completion"]]
+
+
+def test_a_cap_takes_each_kind_of_request_equally_often(frames: Make) -> None:
+    asked = [f"How many chairs went to town {n}?" for n in range(20)] + [f"Cancel order {n}, please" for n in range(3)]
+    attempts = [
+        {"id": f"e{n}", "p": 0.95, "task": f"t{n}", "steps": [{"user": request, "call": (f"f{n}", {})}]}
+        for n, request in enumerate(asked)
+    ]
+    taken = [(seed, len(rows), sum("Cancel" in row["prompt"][1]["content"] for row in rows)) for seed in range(5)
+             for rows, _ in (run(frames(attempts), "sft", TrainConfig(max_rows=6, seed=seed)),)]  # fmt: skip
+    assert taken == [(seed, 6, 3) for seed in range(5)], "a fair draw would take one or none"
+    assert len(run(frames(attempts), "sft", TrainConfig(max_rows=23))[0]) == 23
+
+
+def test_a_kind_of_one_task_is_no_reason_to_take_it_again(frames: Make) -> None:
+    asked = [("Cancel order 7, please", "again")] * 4 + [
+        (f"How many chairs went to town {n}?", f"t{n}") for n in range(4)
+    ]
+    attempts = [
+        {"id": f"e{n}", "p": 0.95, "task": task, "steps": [{"user": request, "call": (f"f{n}", {})}]}
+        for n, (request, task) in enumerate(asked)
+    ]
+    rows, _ = run(frames(attempts), "sft", TrainConfig(max_rows=5))
+    assert sorted(row["task_id"] for row in rows) == ["again", "t0", "t1", "t2", "t3"]
+
+
+def test_requests_of_too_many_kinds_stay_as_they_come() -> None:
+    asked = [*(f"How many chairs went to town {n}?" for n in range(9)), "Cancel my order, please"]
+    words = ("".join(pair) for pair in itertools.product(ascii_lowercase, repeat=2))
+    asked += [f"{a} {b}" for a, b in itertools.islice(zip(words, words, strict=True), MOST_KINDS - 1)]  # a kind each
+    prompts = [json.dumps([{"role": "user", "content": request}]) for request in asked]
+    rows = pl.DataFrame({"task_id": [f"t{n}" for n in range(len(asked))], "prompt": prompts})
+    assert each_kind(rows, 5)["task_id"].to_list() == rows["task_id"].to_list()
+    assert each_kind(rows[:-1], 5)["task_id"].to_list()[:3] == ["t0", "t9", "t10"]
 
 
 def test_steps_that_an_earlier_round_knew_are_kept_where_they_are_on_the_way(frames: Make) -> None:
