@@ -9,6 +9,7 @@ alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import takewhile
 from typing import Any
 
 from flywheel.reading.messages import ROLES, flat_text
@@ -43,6 +44,7 @@ _PARTS = {
     "text", "input_text", "output_text", "thinking", "redacted_thinking", "reasoning", "image", "image_url", "file",
     "document", "source", "step-start", "dynamic-tool", *CALL_KINDS, *RESULT_KINDS,
 }  # fmt: skip
+_SENT = ("messages", "input", "contents")  # of a request to a model, by its API
 _LISTED = ("tool_calls", "tool_results")
 
 
@@ -250,9 +252,13 @@ def _authored(item: Item) -> Iterator[Item]:
 
 
 def _sdk_step(item: Item) -> Iterator[Item]:
-    """Yield the answer of a step of the AI SDK, with its calls and what they gave: as parts, or in lists next to it."""
+    """Yield the answer of a step of the AI SDK, with its calls and what they gave: as parts, or in lists next to it.
+
+    A step that answers a user has what was asked in the request that it sent; later ones have it there again.
+    """
     if not is_sdk_step(item):
         return
+    yield from _asked_of_step(item)
     response = as_dict(item.get("response"))
     about = present(usage=item.get("usage"), model=response.get("modelId"), timestamp=response.get("timestamp"))
     if isinstance(item.get("content"), list):
@@ -260,6 +266,35 @@ def _sdk_step(item: Item) -> Iterator[Item]:
     else:
         yield {"role": "assistant", "content": item.get("text"), "tool_calls": item.get("toolCalls"),
                "tool_results": item.get("toolResults"), "reasoning": item.get("reasoning"), **about}  # fmt: skip
+
+
+def _asked_of_step(item: Item) -> list[Item]:
+    """Return the messages that a step of the AI SDK sent, where a user's are the last; [] for a later step."""
+    sent = as_dict(embedded(as_dict(item.get("request")).get("body")))
+    asked = [as_dict(message) for message in as_list(first(sent, _SENT))]
+    return asked if asked and asked[-1].get("role") == "user" and not _is_given(asked[-1]) else []
+
+
+def without_sent(item: Any, *, is_first: bool) -> Any:
+    """Return a step of the AI SDK without what repeats the steps before it; anything else as it is.
+
+    Args:
+        item: a record of a file.
+        is_first: nothing was before it, so that all that it sent is new.
+    """
+    if not is_sdk_step(item):
+        return item
+    asked = _asked_of_step(item)
+    if not is_first:
+        asked = list(takewhile(lambda message: message.get("role") == "user", reversed(asked)))[::-1]
+    response = {name: held for name, held in as_dict(item.get("response")).items() if name != "messages"}
+    return {**item, "response": response, "request": {"body": {"messages": asked}}}
+
+
+def _is_given(message: Mapping[str, Any]) -> bool:
+    """Whether a message in the user's place gives the agent a tool's result, as Anthropic's and Gemini's do."""
+    parts = [as_dict(part) for name in ("content", "parts") for part in as_list(message.get(name))]
+    return any(part.get("type") == "tool_result" or "functionResponse" in part for part in parts)
 
 
 def is_sdk_step(item: Any) -> bool:

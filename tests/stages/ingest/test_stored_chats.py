@@ -21,6 +21,8 @@ COUNTS = {  # episodes, steps, calls, failed calls, opinions
     "transcripts/toolace": (1, 2, 2, 1, 0),
     "transcripts/hermes_python": (1, 2, 1, 0, 0),
     "platforms/chat_ui_again": (2, 3, 1, 0, 2),
+    "message_files/ai_sdk_steps": (1, 3, 2, 1, 0),
+    "message_files/autogen_stream": (1, 2, 1, 0, 0),
 }
 
 

@@ -59,7 +59,7 @@ def _streamed(record: Any) -> Mapping[str, str]:
 
 
 FILES = reader(
-    "message_files", 22, "files that are one chat, a message a record", sniff=file_share, surest=CONFIDENCE,
+    "message_files", 23, "files that are one chat, a message a record", sniff=file_share, surest=CONFIDENCE,
     read=of_file, from_path=within_file, from_opening=_streamed,
 )  # fmt: skip
 WRITTEN = reader(

@@ -158,7 +158,7 @@ def _stepped(outer: Mapping[str, Any]) -> list[Any]:
     if not steps or not all(map(is_sdk_step, steps)):
         return []
     held = embedded(outer.get("messages"))
-    return [*(held if is_begun(held) else ()), *steps]
+    return [*held, *({**step, "request": None} for step in steps)] if is_begun(held) else steps
 
 
 def _numbered(outer: Mapping[str, Any]) -> list[Any]:

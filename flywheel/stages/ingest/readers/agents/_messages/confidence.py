@@ -17,7 +17,7 @@ from flywheel.reading.shapes.items import IDS
 from flywheel.reading.shapes.spoken import answered_field, asked_field, is_tested
 from flywheel.reading.shapes.turns import ITEM_KINDS
 from flywheel.reading.shapes.whole import is_other_line
-from flywheel.reading.shapes.wrapped import is_exchange
+from flywheel.reading.shapes.wrapped import is_exchange, is_sdk_step, unwrapped
 from flywheel.reading.shapes.written import with_written_calls
 from flywheel.reading.values import as_dict, as_list, first, ident, words_of
 from flywheel.stages.ingest.prompts import is_prompt
@@ -70,8 +70,14 @@ def file_share(sample: Sample) -> float:
     if len(sample.records) == 1 and _is_numbered(sample):
         return CONFIDENCE * (speaks(unwrapped_message(sample.records[0])) is not None)
     spoken = [(role, as_dict(record)) for record in sample.records if (role := speaks(record))]
-    are_several = _are_several(spoken) or _are_decisions(spoken)
+    are_several = _are_several(spoken) or _are_decisions(spoken) or _are_runs(sample.records)
     return _share(sample) * (not any(named_by(record) for _, record in spoken)) * (not are_several)
+
+
+def _are_runs(records: Sequence[Any]) -> bool:
+    """Whether steps of the AI SDK are of several runs, none of which knows of the one before."""
+    asked = [unwrapped(record)[:-1] for record in records if is_sdk_step(record)]
+    return sum(bool(said) and all(message.get("role") != "assistant" for message in said) for said in asked) > 1
 
 
 def _are_decisions(spoken: Sequence[tuple[str, Mapping[str, Any]]]) -> bool:
@@ -124,6 +130,7 @@ def _share(sample: Sample) -> float:
     others = sum(speaks(record) is None and not _is_beside(record) for record in sample.records)
     is_said = any(_is_said(record) for record in sample.records)
     is_answered = bool(_ANSWERED & set(spoken)) or are_steps(sample.records) or any(map(step_counts, sample.records))
+    is_answered = is_answered or any(map(is_sdk_step, sample.records))
     is_read = is_said and is_answered and others <= len(spoken) and not _is_doubled(sample.records)
     is_read = is_read and not is_prompt(sample.records)
     return CONFIDENCE if is_read else 0.0
@@ -150,6 +157,8 @@ def _is_beside(record: Any) -> bool:
 def _is_said(record: Any) -> bool:
     """Whether the agent speaks in a record, and does not only call."""
     entry = entry_of(record)
+    if is_sdk_step(record):
+        return True
     if is_exchange(record):  # one with an id or a time of its own may be alone, and not one of a chat; so is a test's
         is_timed = source_of_record(record)["ts"] is not None and bool(asked_field(record) and answered_field(record))
         is_alone = is_timed or any(str(name).lower().endswith("id") for name in record)

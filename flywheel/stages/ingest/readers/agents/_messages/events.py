@@ -16,7 +16,7 @@ from flywheel.reading.shapes.heard import as_heard, is_silent
 from flywheel.reading.shapes.items import thoughts_of
 from flywheel.reading.shapes.spelling import lowered
 from flywheel.reading.shapes.whole import whole
-from flywheel.reading.shapes.wrapped import asked_last, unwrapped
+from flywheel.reading.shapes.wrapped import asked_last, unwrapped, without_sent
 from flywheel.reading.shapes.written import as_written
 from flywheel.reading.usage import token_counts
 from flywheel.reading.values import as_dict, count, first, ident, number, present, words_of
@@ -76,7 +76,7 @@ def of_rows(record: Mapping[str, Any], line: int) -> Iterator[Event]:
 
 def _read(record: Mapping[str, Any], line: int, *, is_written: bool = False) -> Iterator[Event]:
     """Yield the events of one record; a thought that is encrypted makes none."""
-    record = asked_last(unwrapped_message(lowered(record)))
+    record = without_sent(asked_last(unwrapped_message(lowered(record))), is_first=line == 1)
     if record.get("type") == "reasoning" and "role" not in record and not thoughts_of(record):
         return
     source = source_of_record(record)

@@ -20,6 +20,7 @@ _SUBJECTS = ("item_id", "itemId", "product_id", "listing_id", "order_id", "ticke
 RUNS = ("run_id", "runId", "episode_id", "episodeId", "rollout_id", "trajectory_id", "episode", "telegram_id", "wa_id")
 _TRACES = ("trace_id", "traceId")
 _PUT_IN = {"input", "inputs", "request"}
+_ENDED = {"messages", "stop_reason"}
 _NODES = 4  # nodes of a graph that may add to its state at once
 
 
@@ -30,9 +31,10 @@ def partner_of(record: Mapping[str, Any]) -> str | None:
 
 
 def is_notice(record: Any) -> bool:
-    """Whether a record is one of a stream's that shows how the run goes on."""
+    """Whether a record is one of a stream's that shows how the run goes on, or all of AutoGen's stream at its end."""
     fields = as_dict(record)
-    return "." in str(fields.get("type")) or "subtype" in fields or isinstance(fields.get("part"), dict)
+    is_line = "." in str(fields.get("type")) or "subtype" in fields or isinstance(fields.get("part"), dict)
+    return is_line or fields.keys() == _ENDED
 
 
 def is_other(record: Any) -> bool:
