@@ -192,8 +192,9 @@ def _is_result(part: Mapping[str, Any]) -> bool:
 
 
 def _thought(part: Any) -> str | None:
-    kind = as_dict(part).get("type")
-    return text(first(part, ("thinking", "content", "text", "reasoning"))) if kind in _THOUGHT_PARTS else None
+    if as_dict(part).get("type") not in _THOUGHT_PARTS:
+        return None
+    return text(first(part, ("thinking", "content", "text", "reasoning"))) or flat_text(part.get("details"))  # Mastra's
 
 
 def _spoken(

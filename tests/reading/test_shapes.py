@@ -620,6 +620,31 @@ def test_a_hostile_tag_costs_no_time() -> None:
     assert as_written(said, 1)["tool_calls"][0]["arguments"].keys() == {"input"}
 
 
+def test_thoughts_of_mastra_are_in_their_details() -> None:
+    thought = {"type": "reasoning", "reasoning": "", "details": [{"type": "text", "text": "Two orders."}]}
+    said = {"role": "assistant", "content": {"format": 2, "parts": [thought, {"type": "text", "text": "I look."}]}}
+    (message,), _ = chat([said])
+    assert message == {"role": "assistant", "content": "I look.", "reasoning": "Two orders."}
+
+
+@pytest.mark.parametrize(
+    ("output", "gave", "status"),
+    [
+        ({"type": "json", "value": {"status": "shipped"}}, '{"status":"shipped"}', "ok"),
+        ({"type": "json", "value": {"error": True, "message": "no order 22"}},
+         '{"error":true,"message":"no order 22"}', "failed"),
+        ({"type": "error-text", "value": "no order 22"}, "no order 22", "failed"),
+        ({"type": "json"}, '{"type":"json"}', "ok"),  # a tool's own object
+    ],
+)  # fmt: skip
+def test_what_the_ai_sdk_wraps_for_a_model_is_unwrapped_on_the_screen(
+    output: dict[str, Any], gave: str, status: str
+) -> None:
+    part = {"type": "tool-lookup", "toolCallId": "c1", "state": "output-available", "input": {}, "output": output}
+    (_, result), _ = chat([{"role": "assistant", "parts": [part]}])
+    assert (result["content"], result["status"]) == (gave, status)
+
+
 def test_what_a_browsing_agent_tells_in_the_end_is_no_call() -> None:
     history = messages([
         {"role": "user", "content": "Where is order 7?"}, {"role": "assistant", "content": "Action: Click [3]"},

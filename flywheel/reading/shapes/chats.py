@@ -28,6 +28,7 @@ from flywheel.reading.shapes.turns import (
     Turn,
     has_untyped_parts,
     instructed_once,
+    is_sdk_output,
     is_turn,
     result_of,
     turns_of,
@@ -432,6 +433,8 @@ def _pair(
     """Return a call and its result as parts."""
     own = ident(first(fields, ("toolCallId", "id")))
     call = {"type": "tool_call", "id": own, "name": text(name), "arguments": arguments}
+    if is_sdk_output(result) and "value" in result:  # VoltAgent keeps it in parts for the screen
+        return call, result_of({"tool_call_id": own, "name": text(name), "output": result})
     failure = first(fields, ("errorText", "error"))
     failed = failure is not None or fields.get("status") in ("error", "cancelled")
     content = failure if result is None else result

@@ -458,9 +458,8 @@ def result_of(item: Mapping[str, Any]) -> dict[str, Any]:
         del flags["status"]
     if is_mcp_result(value):
         value, flags = value["content"], flags | ({"is_error": True} if value.get("isError") is True else {})
-    kind = as_dict(value).get("type")
-    if isinstance(kind, str) and kind in _SDK_KINDS:
-        value, status = _sdk_output(kind, as_dict(value))
+    if is_sdk_output(value):
+        value, status = _sdk_output(value["type"], value)
         flags |= status
     return (
         present(
@@ -471,6 +470,12 @@ def result_of(item: Mapping[str, Any]) -> dict[str, Any]:
         )
         | flags
     )
+
+
+def is_sdk_output(value: Any) -> bool:
+    """Whether a value is what a tool gave, as messages of the AI SDK for a model wrap it."""
+    kind = as_dict(value).get("type")
+    return isinstance(kind, str) and kind in _SDK_KINDS
 
 
 def _sdk_output(kind: str, output: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:

@@ -271,7 +271,7 @@ def _sdk_step(item: Item) -> Iterator[Item]:
 def _asked_of_step(item: Item) -> list[Item]:
     """Return the messages that a step of the AI SDK sent, where a user's are the last; [] for a later step."""
     sent = as_dict(embedded(as_dict(item.get("request")).get("body")))
-    asked = [as_dict(message) for message in as_list(first(sent, _SENT))]
+    asked = [dict(as_dict(message)) for message in as_list(first(sent, _SENT))]
     return asked if asked and asked[-1].get("role") == "user" and not _is_given(asked[-1]) else []
 
 

@@ -453,7 +453,7 @@ def _sniff(sample: Sample) -> float:
 
 READER = reader(
     "transcripts",
-    23,
+    24,
     "chats of any program, one a record",
     sniff=_sniff,
     surest=_OWN,
