@@ -40,6 +40,7 @@ _GROUPS = (
     ("user", ({"prompt"},)), ("user", ({"question"},)),
 )  # fmt: skip
 _PASSING = {"delta", "partial", "progress", "updated", "chunk", "streaming"}  # what a later entry has whole
+_APPROVED = {"approval", "response"}  # a person let a call happen, whose result follows
 _STEPS = {"thought", "thoughts", "observation", "action", "final_answer", "final", "answer", "tool_output", "prompt",
           "question", "assistant_text"}  # of a run  # fmt: skip
 _MARKS = {"subtype", "message_type", "role_at_backend", "event", "item", "isThought"}
@@ -93,7 +94,7 @@ def entry_of(item: Any) -> Entry | None:
     kind = item_kind or _STORED.get(str(outer.get("role_at_backend"))) or _by_speaker(outer, body) or _kind(words)
     if kind is None or not _is_ours(outer, body, words):
         return None
-    if words & _PASSING:
+    if words & _PASSING or (words >= _APPROVED and outer.get("approve") is True):
         return Entry("passing", {})
     return _result(outer, body) if kind == "result" else _spoken(kind, outer, body)
 
