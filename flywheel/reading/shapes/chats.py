@@ -43,14 +43,8 @@ _SAYS = {"content", "text", "message", "toolCalls", "tool_calls"}  # of a messag
 _CALLED = ("function_call", "function-call")  # of ShareGPT: a message that is a call as JSON text
 _STEPS = ("step-start", "step-finish")
 _HIDDEN = ("source-url", "source-document", "snapshot", "patch", "toolConfirmationRequest", *_STEPS)
-_NOT_RUN = (
-    "tool-invocation",
-    "tool-call",
-    "tool-result",
-    "tool-error",
-    "tool-approval-request",
-    "tool-approval-response",
-)
+_NOT_RUN = ("tool-invocation", "tool-call", "tool-result", "tool-error", "tool-approval-request",
+            "tool-approval-response")  # fmt: skip
 _CALL_FIELDS = ("arguments", "args", "input", "rawInput", "toolInvocation", "toolInvocations", "toolCall", "toolCalls",
                 "tool_calls", "function", "function_call")  # fmt: skip
 _ACTS = ("words", "thought", "call")  # entries that are pieces of an answer

@@ -21,6 +21,7 @@ COUNTS = {  # episodes, steps, calls, failed calls, opinions
     "transcripts/toolace": (1, 2, 2, 1, 0),
     "transcripts/hermes_python": (1, 2, 1, 0, 0),
     "platforms/chat_ui_again": (2, 3, 1, 0, 2),
+    "platforms/libre_chat": (3, 5, 2, 1, 2),  # an answer asked for again, and a question put otherwise
     "message_files/ai_sdk_steps": (1, 3, 2, 1, 0),
     "message_files/letta_messages": (1, 4, 2, 1, 0),  # newest first, as its API lists them
     "message_files/autogen_stream": (1, 2, 1, 0, 0),

@@ -1,8 +1,8 @@
 """Conversations as platforms for bots and workflows export them: a record is a conversation, a turn or a message.
 
-Dify, Flowise, n8n, Langflow, AnythingLLM, FastGPT, RAGFlow, chat-ui, Rasa, Botpress, Copilot Studio, the Bot Framework,
-Bedrock Agents, Voiceflow, Intercom, and the evaluations of Azure AI Foundry. Each has a function from its record to a
-`Talk`, or to several; turns then become events in one way.
+Dify, Flowise, n8n, Langflow, AnythingLLM, FastGPT, RAGFlow, chat-ui, LibreChat, Rasa, Botpress, Copilot Studio, the Bot
+Framework, Bedrock Agents, Voiceflow, Intercom, and the evaluations of Azure AI Foundry. Each has a function from its
+record to a `Talk`, or to several; turns then become events in one way.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _is_known(record: Any) -> bool:
 
 READER = reader(
     "platforms",
-    10,
+    11,
     "conversations of platforms for bots and workflows",
     marks=[(_CONFIDENCE, _is_known)],
     needs=_is_known,

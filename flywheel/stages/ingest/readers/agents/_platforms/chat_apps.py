@@ -1,4 +1,4 @@
-"""Rows and conversations of chat applications: Langflow, AnythingLLM, FastGPT, RAGFlow, Hugging Face's chat-ui."""
+"""Rows and conversations of chat applications: Langflow, AnythingLLM, FastGPT, RAGFlow, chat-ui, LibreChat."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from flywheel.reading.feedback import Opinion
 from flywheel.reading.values import as_dict, as_list, count, embedded, first, ident, number, present, text
 from flywheel.stages.ingest.readers.agents._platforms.talk import (
     Shapes,
@@ -14,6 +15,8 @@ from flywheel.stages.ingest.readers.agents._platforms.talk import (
     call_ran,
     rating_of,
     thought_and_said,
+    ways,
+    with_calls,
     words_said,
 )
 
@@ -99,35 +102,16 @@ def _ragflow(record: Mapping[str, Any]) -> Talk:
 
 
 def _chat_ui(record: Mapping[str, Any]) -> list[Talk]:
-    """Return a conversation of chat-ui: the newest way down its tree, and answers that were asked for again."""
+    """Return the ways down the tree of a conversation of chat-ui."""
     nodes = {str(message.get("id")): message for message in map(as_dict, as_list(record.get("messages")))}
-    conversation, model = ident(first(record, ("_id", "id"))), text(record.get("model"))
-    newest = _way(nodes, next(reversed(nodes)))
-    talks = [_talk_along(newest, conversation, model, seen=0)]
-    for own, node in nodes.items():
-        way = _way(nodes, own)
-        if node.get("from") == "assistant" and own not in newest and way.keys() - {own} <= newest.keys():
-            talks.append(_talk_along(way, f"{conversation}/{own}", model, seen=len(way) - 1))
-    return talks
+    parents = {own: str(next(reversed(as_list(node.get("ancestors"))), "")) for own, node in nodes.items()}
+    model = text(record.get("model"))
 
+    def read(own: str) -> tuple[list[Turn], list[Opinion]]:
+        score = number(nodes[own].get("score"))
+        return list(_chat_ui_turns(nodes[own], own, model)), rating_of(score > 0 if score else None, of=own)
 
-def _way(nodes: Mapping[str, Mapping[str, Any]], own: str) -> dict[str, Mapping[str, Any]]:
-    """Return the messages that lead to one, and itself."""
-    before = (str(name) for name in as_list(nodes[own].get("ancestors")))
-    return {name: nodes[name] for name in (*before, own) if name in nodes}
-
-
-def _talk_along(
-    way: Mapping[str, Mapping[str, Any]], conversation: str | None, model: str | None, *, seen: int
-) -> Talk:
-    turns: list[Turn] = []
-    opinions, n_seen = [], 0
-    for n, (own, message) in enumerate(way.items()):
-        n_seen = len(turns) if n == seen else n_seen
-        turns += _chat_ui_turns(message, own, model)
-        score = number(message.get("score"))
-        opinions += rating_of(score > 0 if score and n >= seen else None, of=own)
-    return Talk(turns, conversation, opinions=opinions, seen=n_seen)
+    return ways(parents, str(ident(first(record, ("_id", "id")))), read)
 
 
 def _chat_ui_turns(message: Mapping[str, Any], own: str, model: str | None) -> Iterator[Turn]:
@@ -154,6 +138,61 @@ def _seen(end: Mapping[str, Any]) -> Any:
     outputs: Sequence[Any] = as_list(as_dict(end.get("result")).get("outputs"))
     given = [shown for output in outputs if (shown := first(as_dict(output), ("text", "content"))) is not None]
     return first(end, ("message",)) or ("\n".join(map(str, given)) if given else outputs or None)
+
+
+def _libre_chat(record: Mapping[str, Any]) -> list[Talk]:
+    """Return the ways down the tree of a conversation of LibreChat, exported as a tree or as a list."""
+    nodes = {str(message["messageId"]): message for message in sorted(_libre_messages(record), key=_written_at)}
+    parents = {own: str(node.get("parentMessageId")) for own, node in nodes.items()}
+
+    def read(own: str) -> tuple[list[Turn], list[Opinion]]:
+        given = as_dict(nodes[own].get("feedback"))
+        thumb = {"thumbsUp": True, "thumbsDown": False}.get(str(given.get("rating")))
+        return _libre_turns(nodes[own], own), rating_of(thumb, first(given, ("text", "tag")), of=own)
+
+    return ways(parents, str(record.get("conversationId")), read)
+
+
+def _libre_messages(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the messages of an export, those of a tree too; [] where one is none."""
+    waiting = [*as_list(record.get("messages")), *as_list(record.get("messagesTree"))]
+    found: list[Mapping[str, Any]] = []
+    while waiting:
+        message = as_dict(waiting.pop())
+        if not {"messageId", "parentMessageId", "isCreatedByUser"} <= message.keys():
+            return []
+        waiting += as_list(message.get("children"))
+        found.append(message)
+    return found
+
+
+def _written_at(message: Mapping[str, Any]) -> str:
+    return str(message.get("createdAt"))
+
+
+def _libre_turns(message: Mapping[str, Any], own: str) -> list[Turn]:
+    """Return the turns of a message, whose parts are words, thoughts and calls with their results."""
+    at, model = message.get("createdAt"), text(message.get("model"))
+    if message["isCreatedByUser"]:
+        return words_said("user", message.get("text"), at)
+    facts = present(named=own, model=model, **({"tags": ["call_failed"]} if message.get("error") is True else {}))
+    turns: list[Turn] = []
+    thought = ""
+    for part in map(as_dict, as_list(message.get("content")) or [{"text": message.get("text")}]):
+        call, said = as_dict(part.get("tool_call")), first(part, ("text", "error"))
+        thought = text(part.get("think")) or thought
+        if call:
+            name, given, seen = (call.get(field) for field in ("name", "args", "output"))
+            turns += call_ran(str(call.get("id")), name, given, seen, at, model=model)
+        elif said:
+            turns += thought_and_said("assistant", as_dict(said).get("value", said), thought, at, **facts)
+            thought = ""
+    return with_calls(turns)
+
+
+def _is_libre_chat(record: Any) -> bool:
+    fields = as_dict(record)
+    return "conversationId" in fields and bool(_libre_messages(fields))
 
 
 def _is_langflow(record: Any) -> bool:
@@ -189,4 +228,5 @@ SHAPES: Shapes = (
     (_is_fastgpt, _fastgpt),
     (_is_ragflow, _ragflow),
     (_is_chat_ui, _chat_ui),
+    (_is_libre_chat, _libre_chat),
 )

@@ -30,6 +30,36 @@ class Talk(NamedTuple):
     seen: int = 0  # turns at the beginning that the agent only saw
 
 
+def ways(
+    parents: Mapping[str, str], conversation: str, read: Callable[[str], tuple[list[Turn], list[Opinion]]]
+) -> list[Talk]:
+    """Return the ways down a tree of messages: the newest, and each that an answer or a question asked again began.
+
+    Args:
+        parents: of each message by name, the one it follows; in the order in which they were written.
+        conversation: of the newest way; another one has the name of its last message behind it.
+        read: returns the turns of a message, and what a user thought of it.
+    """
+    followed, known = set(parents.values()), set[str]()
+    talks = []
+    for leaf in reversed([own for own in parents if own not in followed]):
+        way: list[str] = []
+        while (own := parents[way[-1]] if way else leaf) in parents and own not in way:
+            way.append(own)
+        way.reverse()
+        held = [(own in known, *read(own)) for own in way]
+        talks.append(
+            Talk(
+                [turn for _, turns, _ in held for turn in turns],
+                f"{conversation}/{leaf}" if known else conversation,
+                opinions=[opinion for is_known, _, opinions in held if not is_known for opinion in opinions],
+                seen=sum(len(turns) for is_known, turns, _ in held if is_known),
+            )
+        )
+        known.update(way)
+    return talks
+
+
 def words_said(role: str, words: Any, at: Any = None, **counts: Any) -> list[Turn]:
     """Return the words of a speaker as a turn; nothing where there are none."""
     content = flat_text(words)
@@ -62,6 +92,25 @@ def call_ran(  # noqa: PLR0913 - what a call is, how it ended and who made it
             {"role": "tool", "tool_call_id": own, "content": flat_text(result) or "", "facts": facts, **status}
         )
     return turns
+
+
+def with_calls(turns: Sequence[Turn]) -> list[Turn]:
+    """Return the turns of one message of an agent: its words and the calls behind them are one act, then the results.
+
+    Whether calls in a row were made at once is not known; they are read as if they were.
+    """
+    whole: list[Turn] = []
+    results: list[Turn] = []
+    for turn in turns:
+        if turn["role"] == "tool":
+            results.append(turn)
+        elif turn.get("tool_calls") and whole and whole[-1]["role"] == "assistant":
+            calls = [*whole[-1].get("tool_calls", ()), *turn["tool_calls"]]
+            whole[-1] = {**whole[-1], "tool_calls": calls}
+        else:
+            whole += [*results, turn]
+            results = []
+    return [*whole, *results]
 
 
 def rating_of(value: Any, comment: Any = None, *, of: str = "") -> list[Opinion]:
