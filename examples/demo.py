@@ -49,7 +49,7 @@ attempts = 1  # more of the champion, at training tasks; kept where execution in
 attempt_tasks = 16
 world = "sample"
 max_tokens = 6000
-probe_prompts = 8  # on which the distance from the parent is measured, sixteen times
+probe_prompts = 4  # on which the distance from the parent is measured, sixteen times
 
 [train.lora]
 target_modules = ["q_proj", "k_proj", "v_proj", "o_proj"]
