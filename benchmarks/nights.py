@@ -427,9 +427,9 @@ def main() -> None:
     work.mkdir(parents=True, exist_ok=True)
     changes: dict[str, Any] = {"base": _tiny_model(work)} if quick else {}
     changes |= {name: value for name in ("nights", "temperature") if (value := getattr(given, name)) is not None}
-    files_given = {name: getattr(given, name) for name in ("base", "chat_template")}
     if given.days is not None:
         changes["history"] = (given.days, SIZES[given.size].history[1])
+    files_given = {name: getattr(given, name) for name in ("base", "chat_template")}
     changes |= {name: str(Path(value).resolve()) for name, value in files_given.items() if value}
     results = given.results or work / "nights.jsonl"
     for seed in given.seeds or ((0,) if quick else (0, 1, 2)):

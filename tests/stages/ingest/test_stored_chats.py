@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
+from flywheel.extensions import BadRecordError
+from flywheel.stages.ingest.readers.agents._platforms.talk import ways
 from tests.stages.ingest.formats import FIXTURES, Sample, samples
 
 if TYPE_CHECKING:
@@ -63,3 +65,15 @@ def test_an_answer_that_was_asked_for_again_is_an_attempt_of_its_own(tmp_path: P
 
     whole = "a" * 24
     assert rated == [(f"{whole}/ax", "response:ax"), (whole, "response:ay")]
+
+
+def test_messages_that_follow_one_another_in_a_circle_are_refused() -> None:
+    with pytest.raises(BadRecordError, match="circle"):
+        ways({"a": "", "b": "c", "c": "b"}, "talk", lambda _: ([], []))
+
+
+def test_a_long_chat_is_one_way_and_an_unnamed_one_stays_unnamed() -> None:
+    long = {str(n): str(n - 1) for n in range(1, 20_000)}
+    (talk,) = ways(long, None, lambda own: ([{"role": "user", "content": own}], []))
+    assert (len(talk.turns), talk.conversation) == (19_999, None)
+    assert [talk.conversation for talk in ways({"a": "", "b": "a", "c": "a"}, None, lambda _: ([], []))] == [None, None]

@@ -111,7 +111,7 @@ def _chat_ui(record: Mapping[str, Any]) -> list[Talk]:
         score = number(nodes[own].get("score"))
         return list(_chat_ui_turns(nodes[own], own, model)), rating_of(score > 0 if score else None, of=own)
 
-    return ways(parents, str(ident(first(record, ("_id", "id")))), read)
+    return ways(parents, ident(first(record, ("_id", "id"))), read)
 
 
 def _chat_ui_turns(message: Mapping[str, Any], own: str, model: str | None) -> Iterator[Turn]:
@@ -150,7 +150,7 @@ def _libre_chat(record: Mapping[str, Any]) -> list[Talk]:
         thumb = {"thumbsUp": True, "thumbsDown": False}.get(str(given.get("rating")))
         return _libre_turns(nodes[own], own), rating_of(thumb, first(given, ("text", "tag")), of=own)
 
-    return ways(parents, str(record.get("conversationId")), read)
+    return ways(parents, ident(record.get("conversationId")), read)
 
 
 def _libre_messages(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:

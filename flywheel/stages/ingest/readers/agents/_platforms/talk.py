@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from flywheel.extensions import BadRecordError
 from flywheel.reading.feedback import Opinion
 from flywheel.reading.messages import flat_text
 from flywheel.reading.status import FAILED, OK
@@ -31,7 +32,7 @@ class Talk(NamedTuple):
 
 
 def ways(
-    parents: Mapping[str, str], conversation: str, read: Callable[[str], tuple[list[Turn], list[Opinion]]]
+    parents: Mapping[str, str], conversation: str | None, read: Callable[[str], tuple[list[Turn], list[Opinion]]]
 ) -> list[Talk]:
     """Return the ways down a tree of messages: the newest, and each that an answer or a question asked again began.
 
@@ -39,24 +40,30 @@ def ways(
         parents: of each message by name, the one it follows; in the order in which they were written.
         conversation: of the newest way; another one has the name of its last message behind it.
         read: returns the turns of a message, and what a user thought of it.
+
+    Raises:
+        BadRecordError: messages follow one another in a circle.
     """
     followed, known = set(parents.values()), set[str]()
     talks = []
     for leaf in reversed([own for own in parents if own not in followed]):
-        way: list[str] = []
-        while (own := parents[way[-1]] if way else leaf) in parents and own not in way:
-            way.append(own)
-        way.reverse()
-        held = [(own in known, *read(own)) for own in way]
+        way: dict[str, None] = {}
+        own = leaf
+        while own in parents and own not in way:
+            way[own] = None
+            own = parents[own]
+        held = [(own in known, *read(own)) for own in reversed(way)]
         talks.append(
             Talk(
                 [turn for _, turns, _ in held for turn in turns],
-                f"{conversation}/{leaf}" if known else conversation,
+                f"{conversation}/{leaf}" if known and conversation else conversation,
                 opinions=[opinion for is_known, _, opinions in held if not is_known for opinion in opinions],
                 seen=sum(len(turns) for is_known, turns, _ in held if is_known),
             )
         )
         known.update(way)
+    if known != parents.keys():
+        raise BadRecordError("bad_record", "messages that follow one another in a circle")
     return talks
 
 
