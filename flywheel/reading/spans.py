@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 
 from flywheel.reading.events import Event, Source, answer_from, request
 from flywheel.reading.messages import Message, flat_text, is_mcp_result
+from flywheel.reading.rollout import Rollout, rollout_events
 from flywheel.reading.shapes import Asked, about_answer, answered, asked, transcript, unread
+from flywheel.reading.shapes.talks import Talk, talk_of
 from flywheel.reading.status import FAILED, OK, UNKNOWN, error_type, tool_status
 from flywheel.reading.values import embedded, literal, present, text
 from flywheel.records import EventKind
@@ -151,6 +153,8 @@ def whole_task(
 ) -> Iterator[Event]:
     """Yield what a trace's outermost span was asked and answered: all there is where no model call was traced.
 
+    An output that holds the whole talk, as an agent's state does, gives every act of it with its calls and results.
+
     Args:
         run: the span.
         inputs: its input.
@@ -158,28 +162,53 @@ def whole_task(
         last: position of the answer, after all other events of the trace.
         fields: totals of the span: tokens, cost, and `model`.
     """
+    begun = asked(inputs) or Asked([], None)
+    if (talk := talk_of(output, begun.messages)) is not None:
+        yield from talk_events(run, talk, present({"tools": begun.tools} | dict(fields or {})))
+        return
     kept = present(fields)
     begins = {**run.source, "ts": run.started, "model": kept.pop("model", run.source.get("model"))}
-    seq = run.source.get("seq", 0)
-    begun = asked(inputs)
-    yield request(begun.messages if begun else [], begins, seq, {"summary": True})
+    yield request(begun.messages, begins, run.source.get("seq", 0), {"summary": True})
     answers = _answers(output)
     if answers and not run.error:
         payload = {"message": answers[0], "summary": True, "tags": ["reconstructed"], **kept, **_seconds(run)}
-        yield {
-            **begins,
-            "ts": run.ended or run.started,
-            "kind": EventKind.MODEL_CALL,
-            "seq": last,
-            "payload": payload,
-        }
+        ended = {"ts": run.ended or run.started, "seq": last}
+        yield {**begins, **ended, "kind": EventKind.MODEL_CALL, "payload": payload}
+
+
+def talk_events(run: Run, talk: Talk, fields: Mapping[str, Any]) -> Iterator[Event]:
+    """Yield the events of a talk that a trace's outermost span holds, each part of a summary.
+
+    Args:
+        run: the span.
+        talk: the talk.
+        fields: `tools`, `model`, and totals of the span, which count with its last act where no message has its own.
+    """
+    whole = Rollout(str(run.source["conversation_id"]), talk.rest, facts=talk.facts, ids=run.source.get("ids", ()),
+                    model=fields.get("model") or run.source.get("model"), started=run.started)  # fmt: skip
+    events = list(rollout_events(whole))
+    acts = [event for event in events if event["kind"] == EventKind.MODEL_CALL]
+    own = {name for act in acts for name in act["payload"]}
+    counted = {"input_tokens", "output_tokens"} if own & {"input_tokens", "output_tokens"} else set()
+    totals = {k: v for k, v in fields.items() if k not in own | counted | {"tools", "model"}}
+    acts[0]["payload"] |= present(input=talk.seen or None, tools=fields.get("tools"))
+    acts[-1]["payload"] |= totals | _seconds(run)
+    acts[-1]["ts"] = run.ended or acts[-1]["ts"]
+    begins = run.source.get("seq", 0)
+    for event in events:
+        span = run.source.get("span_id") if event["kind"] == EventKind.MODEL_CALL else None
+        columns = {"span_id": span, "seq": begins + event["seq"]}
+        known = {name: value for name, value in event.items() if value is not None}
+        yield {**run.source, **known, **columns, "payload": event["payload"] | {"summary": True}}
 
 
 def outline(run: Run, inputs: Any, output: Any, fields: Mapping[str, Any] | None = None) -> Iterator[Event]:
     """Yield what a trace's outermost span was asked and answered, where those are words; else only its place."""
     begun = asked(inputs)
-    words = [*(begun.messages if begun else ()), *_answers(output)]
-    if len(words) > 1 and all(map(is_worded, words)) and not run.error:
+    history = begun.messages if begun else []
+    words = [*history, *_answers(output)]
+    is_told = len(words) > 1 and all(map(is_worded, words)) and not run.error
+    if is_told or talk_of(output, history) is not None:
         yield from whole_task(run, inputs, output, last=run.source.get("seq", 0) + 1, fields=fields)
     else:
         yield place(run)

@@ -27,8 +27,8 @@ def policies_of(events: Sequence[pl.DataFrame], store: Store | None = None) -> l
     read = pl.concat([acts(frame) for frame in events]) if events else None
     if read is None or not read["acts"].any():
         return []
-    known = [store.table("events", "ingest").select(COLUMNS).collect()] if store is not None else []
-    rows = pl.concat([read, *(acts(frame) for frame in known)])
+    stored = [store.table("events", "ingest").select(COLUMNS).collect()] if store is not None else []
+    rows = pl.concat([read, *(acts(frame) for frame in stored)])
     names = build_policies(rows)
     read = acting_of(rows).join(read.filter("acts"), on=["conversation_id", "source_file"], how="semi")
     read = read.filter(~pl.col("policy").str.starts_with(SETTINGS).fill_null(value=False))
@@ -41,8 +41,10 @@ def policies_of(events: Sequence[pl.DataFrame], store: Store | None = None) -> l
         .join(names.select("source_file", "actor", "policy", "rule"), on=["source_file", "actor"], how="left")
         .select("conversation_id", pl.col("policy").fill_null(UNKNOWN), "source_file", "rule")
     )
-    policies = (
-        pl.concat([by_log, otherwise])
+    named = pl.concat([by_log, otherwise])
+    known = named.filter(pl.col("policy") != UNKNOWN)["conversation_id"].unique()
+    policies = (  # calls of tools name no model, which the conversation's own acts do
+        named.filter((pl.col("policy") != UNKNOWN) | ~pl.col("conversation_id").is_in(known.implode()))
         .group_by("policy", "rule")
         .agg(conversations=pl.col("conversation_id").n_unique(), files=pl.col("source_file").n_unique())
         .sort("conversations", "policy", descending=[True, False])

@@ -365,6 +365,8 @@ def _part(value: Any) -> Any:
         return {"type": "tool_call", **call_of(part)} if "function" not in part else value
     if kind in RESULT_KINDS:
         return result_of(part)
+    if kind == "reasoningContent":  # of Bedrock, in a part as OpenTelemetry has it
+        return {"type": "thinking", "thinking": flat_text(as_dict(part.get("content")).get("reasoningText"))}
     if kind in ("reasoning", "thinking") and ("summary" in part or isinstance(part.get("content"), dict)):
         return {"type": "thinking", "thinking": thoughts_of(part)}
     return value if "type" in part else {**part, "type": kind}

@@ -47,6 +47,7 @@ def _without_summaries(events: Sequence[Event]) -> Sequence[Event]:
     """Return the events without summaries of calls that are logged too: a trace's own input and output.
 
     A summary gives way to the calls of its trace; where one of them names no trace, they are taken to be of the same.
+    Of several of one trace that hold whole talks, an agent's and its helper's, the first stays.
     """
     if not any(event.payload.get("summary") for event in events):
         return events
@@ -58,7 +59,23 @@ def _without_summaries(events: Sequence[Event]) -> Sequence[Event]:
         traces = _traces(summary)
         return anywhere or not traces or bool(traces & logged)
 
-    return [e for e in events if not (e.payload.get("summary") and calls and is_logged(e))]
+    kept = [e for e in events if not (e.payload.get("summary") and calls and is_logged(e))]
+    inner = _inner_talks([e for e in kept if e.payload.get("summary")])
+    return [e for e in kept if not (e.payload.get("summary") and e.record in inner)] if inner else kept
+
+
+def _inner_talks(summaries: Sequence[Event]) -> set[str]:
+    """Return the records whose summary is of a part of a trace of which another one has the talk."""
+    by_trace: dict[str, dict[str, list[Event]]] = defaultdict(lambda: defaultdict(list))
+    for event in summaries:
+        for trace in _traces(event):
+            by_trace[trace][event.record].append(event)
+    inner = set[str]()
+    for records in by_trace.values():
+        talks = [record for record, own in records.items() if sum(e.kind != "request" for e in own) > 1]
+        if talks and len(records) > 1:
+            inner |= records.keys() - {talks[0]}
+    return inner
 
 
 def _told_by_one(events: Sequence[Event]) -> Sequence[Event]:

@@ -27,6 +27,7 @@ from flywheel.reading.shapes.notices import is_shown
 from flywheel.reading.shapes.places import Found, chats_within, silent_run
 from flywheel.reading.shapes.series import chat_of_calls
 from flywheel.reading.shapes.spoken import answered_field, asked_field
+from flywheel.reading.shapes.trajectories import acted, numbered
 from flywheel.reading.shapes.whole import whole
 from flywheel.reading.shapes.wrapped import is_sdk_step
 from flywheel.reading.shapes.written import with_written_calls
@@ -92,8 +93,8 @@ def _has_more(outer: Mapping[str, Any], near: list[Found]) -> bool:
 
 def _near(outer: Mapping[str, Any], fits: Callable[[Any], bool]) -> list[_Chat]:
     """Return the lists of messages at the usual places of a record, each with its name among several, else ''."""
-    if acted := _acted(outer) or _stepped(outer) or _numbered(outer) or _paused(outer):
-        return [("", acted)]
+    if made := acted(outer) or _stepped(outer) or numbered(outer) or _paused(outer):
+        return [("", made)]
     for place in (outer, *_held(outer)):
         for name in _LISTS:
             if isinstance(place.get(name), list | str) and fits(items := embedded(place[name])):
@@ -129,29 +130,6 @@ def _written_talk(outer: Mapping[str, Any]) -> dict[str, list[Any]]:
     return {name: items} if items and is_sure else {}
 
 
-def _acted(outer: Mapping[str, Any]) -> list[Any]:
-    """Return the messages in a question, an answer, and the actions in between, each with what was observed."""
-    held = (as_dict(value) for value in outer.values() if isinstance(value, dict) and "intermediate_steps" in value)
-    places = (outer, *(as_dict(embedded(outer.get(name))) for name in ("output", "outputs")), *held)
-    steps = next((made for place in places if (made := as_list(embedded(place.get("intermediate_steps"))))), [])
-    if not steps or not all(isinstance(step, list) and "tool" in as_dict(step[0]) for step in steps if step):
-        return []
-    begun = next((place for place in places if "intermediate_steps" in place), outer)
-    around = outer if "inputs" in outer or "input" in outer else begun
-    question = next(
-        (as_dict(embedded(around.get(name))) or around for name in ("inputs", "input") if name in around), outer
-    )
-    items: list[Any] = [{"role": "user", "content": flat_text(first(question, ("input", "question", "query")))}]
-    for n, (action, seen) in enumerate((as_dict(step[0]), step[-1]) for step in steps if step):
-        call = {"id": f"step_{n}", "name": action["tool"], "arguments": _given(action.get("tool_input"))}
-        log = text(action.get("log"))  # LangChain's own words, where the model called a tool without any
-        words = None if log and log.lstrip().startswith("Invoking: ") else log
-        items.append({"role": "assistant", "content": words, "tool_calls": [call]})
-        items.append({"role": "tool", "tool_call_id": f"step_{n}", "content": flat_text(seen)})
-    answer = next((first(place, ("output", "answer", "result")) for place in reversed(places) if place), None)
-    return [*items, {"role": "assistant", "content": flat_text(answer)}] if answer is not None else items
-
-
 def _stepped(outer: Mapping[str, Any]) -> list[Any]:
     """Return what was asked and the steps of the AI SDK that answered it, where a record has such steps."""
     steps = as_list(embedded(outer.get("steps")))
@@ -159,20 +137,6 @@ def _stepped(outer: Mapping[str, Any]) -> list[Any]:
         return []
     held = embedded(outer.get("messages"))
     return [*held, *({**step, "request": None} for step in steps)] if is_begun(held) else steps
-
-
-def _numbered(outer: Mapping[str, Any]) -> list[Any]:
-    """Return the messages in a trajectory of DSPy: fields of one object whose names end in the number of their step."""
-    held = as_dict(embedded(outer.get("trajectory"))) or outer
-    items: list[Any] = []
-    while text(tool := held.get(f"tool_name_{len(items) // 2}")):
-        n = len(items) // 2
-        call = {"id": f"step_{n}", "name": tool, "arguments": held.get(f"tool_args_{n}")}
-        items.append({"role": "assistant", "content": held.get(f"thought_{n}"), "tool_calls": [call]})
-        items.append({"role": "tool", "tool_call_id": f"step_{n}", "content": flat_text(held.get(f"observation_{n}"))})
-    answer = answer_of(outer) if items else None
-    said = {"role": "assistant", "content": answer, "reasoning": outer.get("reasoning")}
-    return [*items, said] if answer else items
 
 
 def _paused(outer: Mapping[str, Any]) -> list[Any]:
@@ -184,11 +148,6 @@ def _paused(outer: Mapping[str, Any]) -> list[Any]:
     held, made = outer["original_input"], {ident(item.get("id")) for item in items} - {None}
     asked = held if isinstance(held, list) else [{"role": "user", "content": held}]
     return item_messages([*(item for item in asked if ident(as_dict(item).get("id")) not in made), *items])
-
-
-def _given(value: Any) -> Any:
-    """Return a tool's input; a text alone is the input of a tool that has one."""
-    return {"input": value} if isinstance(value, str) and not isinstance(embedded(value), dict) else value
 
 
 def _path(outer: Mapping[str, Any]) -> list[Any]:

@@ -118,4 +118,4 @@ def _notes(row: Row, kind: str, trace: str | None, value: Any) -> Iterator[Event
         yield from comments(row, own)
 
 
-READER = reader("langfuse", 8, "Langfuse's exports", marks=_is_known, needs=row_of, read=_read)
+READER = reader("langfuse", 9, "Langfuse's exports", marks=_is_known, needs=row_of, read=_read)

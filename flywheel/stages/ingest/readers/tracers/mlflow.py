@@ -238,4 +238,4 @@ def _opinion(item: Mapping[str, Any], value: Any, aim: str) -> Opinion:
     )
 
 
-READER = reader("mlflow", 4, "MLflow traces", marks=_trace_of, read=_read)
+READER = reader("mlflow", 5, "MLflow traces", marks=_trace_of, read=_read)

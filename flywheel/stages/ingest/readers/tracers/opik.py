@@ -133,4 +133,4 @@ def _opinion(fields: Mapping[str, Any], aim: str) -> Opinion:
     )
 
 
-READER = reader("opik", 4, "Opik traces", marks=_opened, read=_read)
+READER = reader("opik", 5, "Opik traces", marks=_opened, read=_read)

@@ -20,6 +20,7 @@ from flywheel.stages.ingest.readers.tracers._otel.calls import call_events
 from flywheel.stages.ingest.readers.tracers._otel.genai import Content, call_payload, content_of, legacy_messages
 from flywheel.stages.ingest.readers.tracers._otel.judgements import EVALUATION, evaluation, span_judgements
 from flywheel.stages.ingest.readers.tracers._otel.otlp import (
+    DETAILS,
     Envelope,
     LogRecord,
     Span,
@@ -27,13 +28,13 @@ from flywheel.stages.ingest.readers.tracers._otel.otlp import (
     open_envelope,
     single_span,
 )
+from flywheel.stages.ingest.readers.tracers._otel.runs import run_events
 from flywheel.stages.ingest.readers.tracers._otel.spans import DIALECTS, Spans, event
 
 _NAMED = ({"trace_id", "span_id", "name"}, {"traceId", "spanId", "name"})  # of a span that a program writes itself
 _ROWS = {"input", "output", "inputs", "outputs", "span_kind", "span_type", "spanType"}  # of other readers' rows
 _READABLE = {"kind", "status", "attributes", "events", "links", "resource"}  # what an SDK's span has
 _LEAST_READABLE = 4
-_DETAILS = "gen_ai.client.inference.operation.details"
 
 
 def _read(record: Any) -> Iterator[Event]:
@@ -76,6 +77,7 @@ def events_of(items: list[Span]) -> Iterator[Event]:
 
 def _span_events(spans: Spans) -> Iterator[Event]:
     yield from call_events(spans)
+    yield from run_events(spans)
     for span in spans.spans:
         yield from span_judgements(span, spans)
 
@@ -95,7 +97,7 @@ def _log_events(logs: list[LogRecord], spans: Spans) -> Iterator[Event]:
             feedback = evaluation(record, record.attributes, record.ts, spans)
             if feedback is not None:
                 yield feedback
-        elif record.name == _DETAILS:
+        elif record.name == DETAILS:
             yield _logged_call(record, spans, content_of({**record.attributes, **as_dict(record.body)}))
         elif record.name.startswith("gen_ai."):
             calls[record.trace_id, record.span_id].append(record)
@@ -130,5 +132,5 @@ def _reason(record: LogRecord) -> dict[str, Any]:
 
 
 READER = reader(
-    "otel", 10, "OTLP JSON and single spans", marks=_is_known, refusal="no resourceSpans or resourceLogs", read=_read
+    "otel", 11, "OTLP JSON and single spans", marks=_is_known, refusal="no resourceSpans or resourceLogs", read=_read
 )

@@ -145,7 +145,7 @@ def _session(row: Mapping[str, Any]) -> Iterator[Event]:
 
 READER = reader(
     "phoenix",
-    8,
+    9,
     "Phoenix's exports except OTLP",
     marks=_is_known,
     refusal="no span, trace, session or annotation of Phoenix",

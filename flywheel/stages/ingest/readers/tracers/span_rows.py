@@ -189,7 +189,7 @@ def _sniff(sample: Sample) -> float:
 
 READER = reader(
     "span_rows",
-    3,
+    4,
     "rows of Braintrust, Datadog, PostHog, Lunary, HoneyHive, Galileo, LangWatch, Laminar",
     sniff=_sniff,
     needs=_is_row,

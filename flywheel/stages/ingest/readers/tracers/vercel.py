@@ -45,4 +45,4 @@ def _printed(span: Any) -> bool:
     return "trace_id" in as_dict(span.get("context")) and isinstance(span.get("status"), dict)
 
 
-READER = reader("vercel", 5, "AI SDK spans, one a record", marks=_is_span, refusal="no span of the AI SDK", read=_read)
+READER = reader("vercel", 6, "AI SDK spans, one a record", marks=_is_span, refusal="no span of the AI SDK", read=_read)

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 TURNS = {"t1": ("Where is order 7?", "On its way."), "t2": ("And order 8?", "It arrives on Monday.")}
+CLASSES = {"system": "SystemMessage", "human": "HumanMessage", "ai": "AIMessage", "tool": "ToolMessage"}
 MINUTES = {"t1": "00", "t2": "10"}
 
 
@@ -87,10 +88,10 @@ def call_of(make: Callable[[str], dict[str, Any]], trace: str) -> dict[str, Any]
     return row | calls[make] | ({"trace_id": f"tr-{trace}"} if make is mlflow else {})
 
 
-def said_in(steps: pl.DataFrame) -> list[tuple[str, str]]:
+def said_in(steps: pl.DataFrame) -> list[tuple[str, str | None]]:
     """Return what each step heard last, and said."""
     rows = steps.sort("index").select("observation", "action").iter_rows()
-    return [(json.loads(seen)[-1]["content"], json.loads(action)["content"]) for seen, action in rows]
+    return [(json.loads(seen)[-1]["content"], json.loads(action).get("content")) for seen, action in rows]
 
 
 SYSTEMS = [langfuse, langsmith, weave, opik, mlflow]
@@ -131,3 +132,126 @@ def test_what_a_program_hands_to_another_is_no_conversation(
 ) -> None:
     write("traces.jsonl", [{**make("t1"), "input": {"rows": 3}, "inputs": {"rows": 3}} for make in (langsmith,)])
     assert take().built()[1].is_empty()
+
+
+def otel(trace: str) -> dict[str, Any]:
+    given, said = TURNS[trace]
+    return {
+        "name": "LangGraph", "context": {"trace_id": f"0x{trace[1:]:0>32}", "span_id": f"0x{trace[1:]:0>16}"},
+        "parent_id": None, "start_time": at(trace, 0), "end_time": at(trace, 9), "status": {"status_code": "UNSET"},
+        "attributes": {"openinference.span.kind": "CHAIN", "input.value": given, "output.value": said,
+                       "session.id": "conv-1"},
+        "events": [], "links": [], "resource": {"attributes": {}},
+    }  # fmt: skip
+
+
+def state_of(trace: str) -> list[dict[str, Any]]:
+    """Return the messages of an agent's state after a trace: those of its thread's earlier runs are in it, too."""
+    messages: list[dict[str, Any]] = [{"type": "system", "content": "Be kind."}]
+    for n, (given, said) in enumerate(list(TURNS.values())[: int(trace[1:])], 7):
+        called = {"name": "get_order", "args": {"id": n}, "id": f"call_{n}", "type": "tool_call"}
+        usage = {"input_tokens": 30, "output_tokens": 5, "total_tokens": 35}
+        messages += [
+            {"type": "human", "content": given},
+            {"type": "ai", "content": "", "tool_calls": [called], "usage_metadata": usage},
+            {"type": "tool", "name": "get_order", "content": f"row {n}", "tool_call_id": f"call_{n}",
+             "status": "success"},
+            {"type": "ai", "content": said, "tool_calls": [], "usage_metadata": usage},
+        ]  # fmt: skip
+    return messages
+
+
+def constructed(name: str, fields: dict[str, Any]) -> dict[str, Any]:
+    return {"lc": 1, "type": "constructor", "id": ["langchain", "schema", "messages", name], "kwargs": fields}
+
+
+def with_state(make: Callable[[str], dict[str, Any]], trace: str) -> dict[str, Any]:
+    """Return a trace alone whose output is its agent's state, each message as the class and the fields it had."""
+    kept = [constructed(CLASSES[message["type"]], message) for message in state_of(trace)]
+    row, given, output = make(trace), {"messages": [{"role": "user", "content": TURNS[trace][0]}]}, {"messages": kept}
+    if make is otel:
+        values = {"input.value": json.dumps(given), "output.value": json.dumps(output)}
+        return row | {"attributes": row["attributes"] | values}
+    if make is mlflow:
+        return row | {"request": json.dumps(given), "response": json.dumps(output)}
+    places = {langfuse: ("input", "output"), langsmith: ("inputs", "outputs"), weave: ("inputs", "output")}
+    asked, answered = places[make]
+    return row | {asked: given, answered: output}
+
+
+STATES = [langfuse, langsmith, weave, mlflow, otel]
+
+
+@pytest.mark.parametrize("make", STATES)
+def test_the_state_of_an_agent_is_its_talk_step_by_step(
+    make: Callable[[str], dict[str, Any]], take: Callable[..., Any], write: Callable[..., Path]
+) -> None:
+    """A second run's state repeats the first run's messages, whose acts are not counted again."""
+    write("traces.jsonl", [with_state(make, "t2"), with_state(make, "t1")])
+    taken = take()
+    assert (taken.quarantined.height, taken.adds_up()) == (0, True)
+    episodes, steps = taken.built()
+    assert episodes["conversation_id"].to_list() == ["conv-1"]
+    actions = [json.loads(action) for action in steps.sort("index")["action"]]
+    assert [[call["arguments"] for call in action.get("tool_calls", ())] for action in actions] == [
+        [{"id": 7}], [], [{"id": 8}], [],
+    ]  # fmt: skip
+    assert [action.get("content") for action in actions[1::2]] == [said for _, said in TURNS.values()]
+    assert steps.sort("index")["tool_status"].to_list() == [["ok"], [], ["ok"], []]
+    assert [json.loads(seen)[-1]["content"] for seen in steps.sort("index")["observation"]] == [
+        TURNS["t1"][0], "row 7", TURNS["t2"][0], "row 8",
+    ]  # fmt: skip
+    assert json.loads(steps.sort("index")["observation"][0])[0] == {"role": "system", "content": "Be kind."}
+    assert not steps["resets_context"].any()
+    assert episodes["output_tokens"].to_list() == [20]
+
+
+@pytest.mark.parametrize("make", [langfuse, langsmith, weave])
+@pytest.mark.parametrize("logged", ["t1", "t2"])
+def test_a_state_gives_way_to_the_calls_of_its_trace(
+    make: Callable[[str], dict[str, Any]], logged: str, take: Callable[..., Any], write: Callable[..., Path]
+) -> None:
+    write("traces.jsonl", [with_state(make, "t1"), with_state(make, "t2")])
+    write("calls.jsonl", [call_of(make, logged)])
+    episodes, steps = take().built()
+    assert episodes["conversation_id"].to_list() == ["conv-1"]
+    assert [answer for _, answer in said_in(steps) if answer] == [answer for _, answer in TURNS.values()]
+    assert steps.height == 3
+
+
+def test_tools_that_are_traced_too_count_once(take: Callable[..., Any], write: Callable[..., Path]) -> None:
+    tool = {
+        **langsmith("t1"), "id": "tool-1", "parent_run_id": "t1", "run_type": "tool", "name": "get_order",
+        "start_time": at("t1", 3), "end_time": at("t1", 4), "inputs": {"id": 7}, "outputs": {"output": "row 7"},
+    }  # fmt: skip
+    write("traces.jsonl", [with_state(langsmith, "t1"), tool])
+    _, steps = take().built()
+    assert steps.sort("index")["tool_status"].to_list() == [["ok"], []]
+    assert [len(json.loads(seen)) for seen in steps.sort("index")["observation"]] == [2, 1]
+
+
+def test_of_two_talks_of_a_trace_the_first_is_told(take: Callable[..., Any], write: Callable[..., Path]) -> None:
+    """A helper's run lies in its agent's; its span is a record of its own, as a query for runs gives it."""
+    outer = with_state(otel, "t1")
+    inner = with_state(otel, "t2") | {
+        "context": {**outer["context"], "span_id": "0x00000000000000ff"}, "parent_id": "0x00000000000000fe",
+        "start_time": at("t1", 2), "end_time": at("t1", 5),
+    }  # fmt: skip
+    inner["attributes"] = inner["attributes"] | {"openinference.span.kind": "AGENT"}
+    write("runs.jsonl", [inner, outer])
+    _, steps = take().built()
+    assert said_in(steps.filter(index=1)) == [("row 7", TURNS["t1"][1])]
+    assert steps.height == 2
+
+
+def test_steps_that_a_result_keeps_apart_are_acts(take: Callable[..., Any], write: Callable[..., Path]) -> None:
+    action = {"tool": "get_order", "tool_input": {"id": 7}, "log": "\nInvoking: `get_order`", "tool_call_id": "call_7"}
+    for n, step in enumerate((action, constructed("ToolAgentAction", action))):
+        row = langsmith("t1") | {"outputs": {"output": "On its way.", "intermediate_steps": [[step, "row 7"]]}}
+        write(f"traces{n}.jsonl", [row | {"extra": {"metadata": {"thread_id": f"conv-{n}"}}, "id": f"t{n}",
+                                          "trace_id": f"t{n}"}])  # fmt: skip
+    episodes, steps = take().built()
+    assert episodes["n_tool_calls"].to_list() == [1, 1]
+    assert {seen for seen, _ in said_in(steps.filter(index=1).with_columns(action=pl.lit('{"content": ""}')))} == {
+        "row 7"
+    }

@@ -17,8 +17,9 @@ import orjson
 from flywheel.reading.events import Event, request
 from flywheel.reading.messages import flat_text
 from flywheel.reading.shapes import exchange, instructions_around
-from flywheel.reading.spans import is_worded
-from flywheel.reading.values import as_dict, as_list, first, ident, when
+from flywheel.reading.shapes.talks import talk_of
+from flywheel.reading.spans import Run, is_worded, talk_events
+from flywheel.reading.values import as_dict, as_list, first, ident, number, present, when
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers.tracers._langfuse.rows import (
     Row,
@@ -189,16 +190,22 @@ def outline(trace: Row, rows: Sequence[Row] = (), task: str | None = None) -> It
     """Yield what a trace's own input and output say, or its first observation's; without words, only its place."""
     ours = trace.get("environment") in _LANGFUSES
     for row in () if ours else (trace, *rows[:1]):
-        payload = exchange(_opened(row.get("input")), _opened(row.get("output")))
+        output = _opened(row.get("output"))
+        payload = exchange(_opened(row.get("input")), output)
         asked, answer = payload.pop("input", None), payload["message"]
+        named = {**row, "trace_id": trace.get("id")} | ({"id": None} if row is trace else {})
+        columns = {**source(named, Whole(trace, task), 0), "ts": when(first(row, ("start_time", "timestamp")))}
+        ended = max((at for r in (row, *rows) if (at := when(r.get("end_time")))), default=None)
+        whole = present(cost_usd=number(trace.get("total_cost")) or None, latency_s=number(trace.get("latency")))
+        if (talk := talk_of(output, asked or ())) is not None:
+            kept = present(tools=payload.get("tools")) | whole
+            yield from talk_events(Run(columns, None, columns["ts"], ended), talk, kept)
+            return
         if asked and all(map(is_worded, (*asked, answer))):
-            named = {**row, "trace_id": trace.get("id")} | ({"id": None} if row is trace else {})
-            columns = {**source(named, Whole(trace, task), 0), "ts": when(first(row, ("start_time", "timestamp")))}
             opening = request(asked, columns, 0, {"summary": True})
             yield event(columns, EventKind.REQUEST, opening["payload"])
-            ended = max((at for r in (row, *rows) if (at := when(r.get("end_time")))), default=columns["ts"])
-            payload |= {"summary": True, "tags": ["outline"]}
-            yield event({**columns, "ts": ended, "seq": len(rows) + 1}, EventKind.MODEL_CALL, payload)
+            payload |= {"summary": True, "tags": ["outline"]} | whole
+            yield event({**columns, "ts": ended or columns["ts"], "seq": len(rows) + 1}, EventKind.MODEL_CALL, payload)
             return
     yield trace_place(trace, task)
 

@@ -27,6 +27,8 @@ class Names:
     output_calls: tuple[str, ...]
     output_reasoning: tuple[str, ...]
     message_events: tuple[str, ...]
+    transcript: tuple[str, ...]
+    new_from: tuple[str, ...]
     system: tuple[str, ...]
     tools: tuple[str, ...]
     references: tuple[str, ...]

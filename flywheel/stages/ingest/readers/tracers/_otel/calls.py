@@ -17,8 +17,8 @@ from flywheel.reading.values import as_dict, as_list, embedded, first, ident, nu
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers.tracers._otel.aliases import aliases
 from flywheel.stages.ingest.readers.tracers._otel.attributes import value_of
-from flywheel.stages.ingest.readers.tracers._otel.genai import call_payload, content_of, legacy_messages
-from flywheel.stages.ingest.readers.tracers._otel.otlp import Span, model_of
+from flywheel.stages.ingest.readers.tracers._otel.genai import call_payload, content_of, legacy_messages, parts_of
+from flywheel.stages.ingest.readers.tracers._otel.otlp import Span, SpanEvent, model_of
 from flywheel.stages.ingest.readers.tracers._otel.spans import Spans, event
 
 _NOT_SAID = {"<not specified>"}  # Google ADK's word for no call id
@@ -213,7 +213,13 @@ def _arguments(copies: list[Span]) -> dict[str, Any]:
     for name, value in ((name, span.attributes.get(name)) for span in copies for name in names):
         if value is not None and value != "" and not _is_schema(name, value):
             return arguments(_unwrapped(value))
-    return {}
+    given = next((event.attributes.get("content") for event in _events(copies, "gen_ai.tool.message")), None)
+    return {} if given is None else arguments(given)
+
+
+def _events(copies: list[Span], name: str) -> Iterator[SpanEvent]:
+    """Yield the events of a name: Strands writes what a tool was given, and gave, as events of its span."""
+    return (happened for span in copies for happened in span.events if happened.name == name)
 
 
 def _is_schema(name: str, value: Any) -> bool:
@@ -232,6 +238,9 @@ def _unwrapped(value: Any) -> Any:
 
 def _result(copies: list[Span]) -> dict[str, Any]:
     result = next((v for s in copies if (v := first(s.attributes, aliases().names.tool_result)) is not None), None)
+    if result is None:
+        told = next((happened.attributes.get("message") for happened in _events(copies, "gen_ai.choice")), None)
+        result = parts_of(told) or told
     parsed = embedded(result)
     parts = isinstance(parsed, list) or is_mcp_result(parsed)
     content = flat_text(parsed if parts else result) or _error_text(copies) or ""
@@ -260,6 +269,7 @@ def _status(copies: list[Span], content: str) -> str:
     names = aliases().names
     flags = [span.attributes.get(name) for span in copies for name in names.tool_failed]
     proven = any(span.ok or first(span.attributes, names.tool_success) is not None for span in copies)
+    proven = proven or any(span.attributes.get("gen_ai.tool.status") == "success" for span in copies)
     return OK if proven or False in flags else status or UNKNOWN
 
 

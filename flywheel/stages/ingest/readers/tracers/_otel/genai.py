@@ -13,6 +13,7 @@ from flywheel.extensions import BadRecordError
 from flywheel.reading.messages import REDACTED, Message, call, flat_text, messages, name_results
 from flywheel.reading.shapes import answered, asked, call_of, schemas
 from flywheel.reading.shapes.acts import call_in, tool_in
+from flywheel.reading.shapes.turns import turns_of
 from flywheel.reading.usage import token_ids
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, present, text
 from flywheel.stages.ingest.readers.tracers._otel.aliases import aliases
@@ -26,6 +27,8 @@ _ASKED = {f"gen_ai.request.{name}": name for name in _SAMPLING}
 _SAMPLING_NAMES = {"max_completion_tokens": "max_tokens", "max_output_tokens": "max_tokens"}
 _PROMPT_EVENTS = {"gen_ai.content.prompt": "gen_ai.prompt", "gen_ai.content.completion": "gen_ai.completion"}
 _CUT = re.compile(r'\s*(?:\[\s*(?:\{\s*(?:"|\Z)|\Z)|\{\s*(?:"|\Z))')  # begins as JSON does
+_CONVERSE = {"text", "toolUse", "toolResult", "reasoningContent", "image", "document", "video", "cachePoint",
+             "citationsContent", "guardContent"}  # fmt: skip
 _ROLE_EVENT = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message\Z")
 
 
@@ -184,9 +187,9 @@ def legacy_messages(records: Iterable[LogRecord | SpanEvent]) -> tuple[list[Mess
         fields = {**record.attributes, **body}
         role = _ROLE_EVENT.match(record.name)
         if role:
-            history += messages([_legacy(role[1], fields)])
+            history += messages(_legacy(role[1], fields))
         elif record.name == "gen_ai.choice":
-            answers += messages([_legacy("assistant", as_dict(embedded(fields.get("message"))) or fields)])
+            answers += messages(_legacy("assistant", _chosen(fields)))
         elif record.name in _PROMPT_EVENTS:
             name = _PROMPT_EVENTS[record.name]
             content = _uncut(fields.get(name))
@@ -197,14 +200,31 @@ def legacy_messages(records: Iterable[LogRecord | SpanEvent]) -> tuple[list[Mess
     return history, [m for m in answers if m["role"] == "assistant"]
 
 
-def _legacy(role: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _chosen(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the message of a choice, which may be its text or its parts."""
+    message = embedded(fields.get("message"))
+    return message if isinstance(message, dict) else fields if message is None else {"content": fields["message"]}
+
+
+def _legacy(role: str, fields: Mapping[str, Any]) -> list[Any]:
+    """Return the message of an event; Strands writes Bedrock's parts as JSON text, with results as a user's."""
+    if parts := parts_of(fields.get("content")):
+        return turns_of([{"role": "user" if role == "tool" else role, "content": parts}])
     kept = {"role": role, "content": as_text(fields.get("content"))}
     calls = embedded(fields.get("tool_calls"))
     if isinstance(calls, list):
         kept["tool_calls"] = calls
     if role == "tool":
         kept["tool_call_id"] = fields.get("id")
-    return kept
+    return [kept]
+
+
+def parts_of(content: Any) -> list[Any]:
+    """Return the parts of Bedrock's Converse API that a JSON text holds; of any other text none."""
+    if not isinstance(content, str) or not content.startswith("[{"):
+        return []
+    parts = as_list(embedded(content))
+    return parts if all(as_dict(part).keys() <= _CONVERSE for part in parts) else []
 
 
 def as_text(value: Any) -> Any:

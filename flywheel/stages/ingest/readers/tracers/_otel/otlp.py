@@ -25,6 +25,7 @@ _OTHERS = ("resourceMetrics", "resource_metrics", "resourceProfiles", "resource_
 _SCOPES = ("scopeSpans", "scope_spans", "instrumentationLibrarySpans", "instrumentation_library_spans")
 _ERROR_CODES = {2, "2", "ERROR"}
 _OK_CODES = {1, "1", "OK"}
+DETAILS = "gen_ai.client.inference.operation.details"  # an event with a call's messages, of a span or a log
 _SERVER_KINDS = {2, "2", "SERVER"}
 _NO_MODEL = {"unknown", "none", "n/a"}
 _COLUMN = "attributes."  # of a data frame
@@ -130,6 +131,8 @@ def single_span(fields: Mapping[str, Any]) -> Span:
 
 def _span(fields: Mapping[str, Any], resource: dict[str, Any]) -> Span:
     code = _code(first(as_dict(fields.get("status")), _CODES) or first(fields, _CODES))
+    events = [_event(e) for e in as_list(first(fields, _EVENTS)) if isinstance(e, dict)]
+    details = {name: value for event in events if event.name == DETAILS for name, value in event.attributes.items()}
     return Span(
         trace_id=OTEL.id_of(fields, "trace"),
         span_id=OTEL.id_of(fields, "id"),
@@ -137,12 +140,12 @@ def _span(fields: Mapping[str, Any], resource: dict[str, Any]) -> Span:
         name=OTEL.name_of(fields, "name") or "",
         started=_time(next(OTEL.values(fields, "started"), None)),
         ended=_time(next(OTEL.values(fields, "ended"), None)),
-        attributes=folded(_all_attributes(fields)),
+        attributes=folded(details | _all_attributes(fields)),
         resource=resource,
         failed=code in _ERROR_CODES,
         ok=code in _OK_CODES,
         message=text(first(as_dict(fields.get("status")), _MESSAGES) or first(fields, _MESSAGES)),
-        events=[_event(e) for e in as_list(first(fields, _EVENTS)) if isinstance(e, dict)],
+        events=events,
         links=[
             Link(OTEL.id_of(e, "trace"), OTEL.id_of(e, "id"))
             for e in as_list(fields.get("links"))

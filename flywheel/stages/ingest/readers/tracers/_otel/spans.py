@@ -15,7 +15,8 @@ from datetime import datetime
 from typing import Any
 
 from flywheel.reading.events import Event, Source
-from flywheel.reading.values import first, ident
+from flywheel.reading.shapes import schemas
+from flywheel.reading.values import first, ident, present
 from flywheel.records import EventKind, content_id
 from flywheel.stages.ingest.readers.tracers._otel.aliases import aliases
 from flywheel.stages.ingest.readers.tracers._otel.otlp import OTEL, LogRecord, Span, model_of
@@ -25,6 +26,7 @@ DIALECTS = ("gen_ai.", "llm.", "openinference.", "ai.", "lk.", "gcp.vertex.agent
 _MAX_DEPTH = 200
 _MCP = "mcp.method.name"
 _OPERATION = "gen_ai.operation.name"
+_OFFERED = "gen_ai.tool.definitions"
 
 Key = tuple[str | None, str | None]
 
@@ -118,11 +120,12 @@ class Spans:
             named = OTEL.name_of(span.attributes, "conversation")
             alone = named is not None and span.trace_id is not None and self._named.get(span.trace_id) == {named}
             new = alone and (named, f"trace:{span.trace_id}") not in known
-            if new or self._is_agent(span):
+            if new or self.is_agent(span):
                 known.add((named or "", f"trace:{span.trace_id}"))
-                yield event(self.source(span, seq), EventKind.REQUEST, span.started, {"messages": []})
+                offered = present(tools=schemas(span.attributes.get(_OFFERED)))  # which Strands' calls leave out
+                yield event(self.source(span, seq), EventKind.REQUEST, span.started, {"messages": [], **offered})
 
-    def _is_agent(self, span: Span) -> bool:
+    def is_agent(self, span: Span) -> bool:
         """Whether a span is a whole run, which opinions are often about; of others only where a trace begins."""
         role = self._roles[id(span)]
         if role or span.trace_id is None or span.parent_id is not None:
@@ -185,4 +188,6 @@ def _role(span: Span) -> str:
         return named if named != "model" or OTEL.usage(span.attributes)["output_tokens"] else ""
     if named and any(name.startswith(DIALECTS) for name in span.attributes):
         return named
-    return "model" if any(isinstance(span.attributes.get(name), list) for name in _WITH_CONTENT) else ""
+    if span.attributes.keys().isdisjoint(table.names.transcript):
+        return "model" if any(isinstance(span.attributes.get(name), list) for name in _WITH_CONTENT) else ""
+    return "agent"
