@@ -94,8 +94,8 @@ class LogEvent(Row):
       pieces without any, are joined in order), "copied": true where another conversation holds the same call (a fork):
       its tokens and cost count there, "attempt_step": its number, where an attempt has no name but its task's
       (with "attempt_done": true for its last),
-      "summary": true where it is of a whole trace's own input and output, used only if the trace (by its id; without one
-      the conversation) has no other call}
+      "summary": true where it is of a whole trace's own input and output, used only if the trace (by its id; without
+      one the conversation) has no other call}
     - tool_call: {"arguments": {...}, "attachments"} a call seen apart from a model message (a span).
     - tool_result: {"content": str, "status": ToolStatus (required), "error_type", "latency_s", "attachments",
       "summary": true as with model_call}

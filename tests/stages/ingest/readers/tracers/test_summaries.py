@@ -174,7 +174,11 @@ def with_state(make: Callable[[str], dict[str, Any]], trace: str) -> dict[str, A
         return row | {"attributes": row["attributes"] | values}
     if make is mlflow:
         return row | {"request": json.dumps(given), "response": json.dumps(output)}
-    places = {langfuse: ("input", "output"), langsmith: ("inputs", "outputs"), weave: ("inputs", "output")}
+    places: dict[Any, tuple[str, str]] = {
+        langfuse: ("input", "output"),
+        langsmith: ("inputs", "outputs"),
+        weave: ("inputs", "output"),
+    }
     asked, answered = places[make]
     return row | {asked: given, answered: output}
 
