@@ -12,9 +12,10 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from flywheel.reading.events import Event, Source, answer_from, request
-from flywheel.reading.messages import Message, flat_text, is_mcp_result
+from flywheel.reading.messages import Message
 from flywheel.reading.rollout import Rollout, rollout_events
-from flywheel.reading.shapes import Asked, about_answer, answered, asked, transcript, unread
+from flywheel.reading.shapes import Asked, about_answer, answered, asked, unread
+from flywheel.reading.shapes.returned import returned
 from flywheel.reading.shapes.talks import Talk, talk_of
 from flywheel.reading.status import FAILED, OK, UNKNOWN, error_type, tool_status
 from flywheel.reading.values import embedded, literal, present, text
@@ -83,7 +84,7 @@ def tool_use(run: Run, inputs: Any, result: Any, *, call_id: str | None = None) 
         result: what the tool returned; a framework's tool message has its call's id and its status.
         call_id: the id of the call in the model's message, where the span knows it.
     """
-    answer = _tool_message(result)
+    answer = returned(result)
     columns = {"tool_name": run.name, "tool_call_id": answer.get("tool_call_id") or call_id}
     seq = run.source.get("seq", 0)
     arguments = _arguments(inputs)
@@ -98,7 +99,7 @@ def tool_use(run: Run, inputs: Any, result: Any, *, call_id: str | None = None) 
     }
     if result is None and not run.error and run.ended is None:
         return
-    content = answer.get("content") or _result_text(result) or run.error or ""
+    content = answer.get("content") or run.error or ""
     how = _how_it_ended(run, content, answer.get("status", UNKNOWN))
     payload: dict[str, Any] = {"content": content, "status": how, **_seconds(run)}
     kind = error_type(run.error) or error_type(content) if how == FAILED else None
@@ -116,17 +117,6 @@ def _arguments(item: Any) -> dict[str, Any] | None:
     value = embedded(item)
     value = literal(value) if isinstance(value, str) else value
     return value if isinstance(value, dict) else None
-
-
-def _tool_message(result: Any) -> Message:
-    value = embedded(result)
-    turns = transcript([value]) if isinstance(value, dict) else None
-    return turns[0] if turns and len(turns) == 1 and turns[0]["role"] == "tool" else {}
-
-
-def _result_text(result: Any) -> str | None:
-    value = embedded(result)
-    return flat_text(value if isinstance(value, list) or is_mcp_result(value) else result)
 
 
 def _how_it_ended(run: Run, content: str, status: str) -> str:

@@ -48,6 +48,26 @@ def _sum(counts: Iterable[int | None]) -> int | None:
     return sum(counted) if counted else None
 
 
+def detailed_tokens(usage: Mapping[str, Any]) -> dict[str, int]:
+    """Return the tokens of both sides of Langfuse's details, which count parts (cached, reasoning) apart."""
+    counts = {name: n for name, value in usage.items() if (n := count(value)) is not None}
+    sides = {"input_tokens": ("input", "cache_", "prompt_tokens"), "output_tokens": ("output", "completion_tokens")}
+    fields = {}
+    for side, beginnings in sides.items():
+        parts = [n for name, n in counts.items() if name.startswith(beginnings) and not _is_detail(name, counts)]
+        if parts:
+            fields[side] = sum(parts)
+    if "total" in counts and sum(fields.values()) > counts["total"]:  # details repeat what the sum holds
+        return {side: counts[name] for side, name in (("input_tokens", "input"), ("output_tokens", "output"))
+                if name in counts}  # fmt: skip
+    return fields
+
+
+def _is_detail(name: str, counts: Mapping[str, int]) -> bool:
+    """Whether a count is part of another one: Anthropic counts by how long the cache keeps it."""
+    return name.startswith("cache_creation") and "ephemeral" in name and "cache_creation_input_tokens" in counts
+
+
 def token_ids(value: Any) -> list[int] | None:
     """Return a list of token ids; None for an empty list and for anything else."""
     ids = value if isinstance(value, list) else []

@@ -113,11 +113,13 @@ def _arguments(item: Mapping[str, Any], depth: int) -> list[Any] | None:
     """Return the turns among a function's arguments: decorators log {"args": [...], "kwargs": {...}}."""
     if not {"args", "kwargs"} & set(item):
         return None
+    items = [a for a in as_list(item.get("args")) if isinstance(a, str)]
     for inner in (as_dict(item.get("kwargs")), *as_list(item.get("args"))):
         value = embedded(inner)
         if isinstance(value, list | dict) and value and (listed(value) or set(_LISTS) & set(as_dict(value))):
-            return _input(value, depth + 1)
-    items = [a for a in as_list(item.get("args")) if isinstance(a, str)]
+            turns = _input(value, depth + 1)  # a question next to a history, as decorators log a function's
+            is_asked = not items or any(as_dict(turn).get("content") == items[0] for turn in turns)
+            return turns if is_asked else [*turns, {"role": "user", "content": "\n".join(items)}]
     return [{"role": "user", "content": "\n".join(items)}] if items else None
 
 

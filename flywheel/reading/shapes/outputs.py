@@ -22,6 +22,7 @@ _GENERATION = {"text", "type", "generation_info"}  # of LangChain
 _WRAPPED = ("text", "content", "response", "output")  # where an object may hold nothing but the answer's text
 _WRAPPERS = (
     "message", "response", "output", "result", "messages", "generations", "data", "completion", "return", "content",
+    "replies",
 )  # fmt: skip
 _INNER = ("output", "outputs", "llm_output", "message", "kwargs", "response_metadata", "generation_info")
 _LISTS = {"choices": 0, "candidates": 0, "generations": 0, "messages": -1, "output": -1}

@@ -44,7 +44,7 @@ def talk_of(output: Any, question: Sequence[Message] = (), *, new_from: int | No
         return None
     try:
         history, facts = chat(items)
-        before = len(chat(items[:new_from])[0]) if new_from else _end_of_question(history, question)
+        before = _first_of_run(items, history, new_from) if new_from else _end_of_question(history, question)
     except BadRecordError:
         return None
     speakers = [message["role"] for message in history]
@@ -74,6 +74,12 @@ def _acts_in(output: Any, question: Sequence[Message]) -> list[Any] | None:
         return [*(question or items[:1]), *items[1:]]
     items = numbered(outer)
     return [*question, *items] if items else None
+
+
+def _first_of_run(items: Sequence[Any], history: Sequence[Message], new_from: int) -> int:
+    """Return where a run begins: its position may count messages that are written as two, a person's comes first."""
+    begins = len(chat(items[:new_from])[0])
+    return next((n for n in range(begins, len(history)) if history[n]["role"] == "user"), begins)
 
 
 def _end_of_question(history: Sequence[Message], question: Sequence[Message]) -> int:

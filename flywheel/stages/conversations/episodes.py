@@ -271,17 +271,24 @@ def _request(transcript: Transcript) -> str:
     """Return what the user asked for first.
 
     A greeting alone is not one: while the user wrote few words and the agent only asks back, the user's answers belong
-    to the request. Messages after the agent did or answered something are reactions, and never part of it.
+    to the request; of a turn that is logged with the talk before it what was said last. Messages after the agent did or
+    answered something are reactions, and never part of it.
     """
     request: list[str] = []
     for action in transcript.actions:
-        for text in _user_texts(action.observation):
+        for text in _asked_now(action.observation):
             request.append(text)
             if len(request) == REQUEST_MESSAGES or sum(len(part.split()) for part in request) >= REQUEST_WORDS:
                 return "\n".join(request)
         if action.calls or not _asks(action.message):
             break
     return "\n".join(request if transcript.actions else _user_texts(transcript.tail)[:1])
+
+
+def _asked_now(observation: list[dict[str, Any]]) -> list[str]:
+    """Return the user's words behind those of the agent that are in an observation, if there are any."""
+    last = max((n for n, message in enumerate(observation) if message["role"] == "assistant"), default=-1)
+    return _user_texts(observation[last + 1 :]) or _user_texts(observation)
 
 
 def _user_texts(messages: Iterable[dict[str, Any]]) -> list[str]:

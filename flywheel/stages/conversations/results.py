@@ -6,12 +6,15 @@ prove it. An explicit ok or failed beats unknown, and a result event (a span, a 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from flywheel.records import ToolStatus
 
+_LOOKED_AT = 64  # calls that are alike
 _EXPLICIT = {ToolStatus.OK.value, ToolStatus.FAILED.value}
 
 
@@ -26,6 +29,7 @@ class OpenCall:
     status: str = ToolStatus.UNKNOWN.value
     by_event: bool = False
     answered: bool = False
+    has_span: bool = False  # one that does not name it
     events: list[str] = field(default_factory=list)
 
     @property
@@ -44,6 +48,7 @@ class Result:
     event_id: str
     is_event: bool
     message: dict[str, Any]
+    span: str | None = None
 
 
 class Results:
@@ -55,6 +60,8 @@ class Results:
         self._open: list[OpenCall] = []  # not answered yet, oldest first
         self._latest: Sequence[OpenCall] = ()
         self._early: dict[str, Result] = {}  # came before its call: two clocks in one log
+        self._alike: dict[str, deque[OpenCall]] = {}  # all calls by key, oldest first
+        self._by_span: dict[str, OpenCall] = {}  # of spans that do not name the call which they record
         self._unclaimed: dict[str, int] = {}  # calls without a span so far, by key and by name
 
     @property
@@ -76,6 +83,7 @@ class Results:
         self._latest = [*waiting, *calls]
         early = []
         for call in calls:
+            self._alike.setdefault(call.key, deque()).append(call)
             for key in () if is_span else (call.key, call.name):
                 self._unclaimed[key] = self._unclaimed.get(key, 0) + 1
             if not call.call_id:
@@ -98,7 +106,7 @@ class Results:
         _settle(call, result)
         return first
 
-    def claim(self, call_id: str, name: str, key: str) -> bool:
+    def claim(self, call_id: str, name: str, key: str, *, span: str | None = None) -> bool:
         """Whether an action made this call, which a span records.
 
         By id; else as a call with this key without a span so far, of which the span's id is another name; else, where
@@ -110,11 +118,26 @@ class Results:
             if self._unclaimed.get(known, 0) > 0:
                 for taken in {known, name}:
                     self._unclaimed[taken] = max(self._unclaimed.get(taken, 0) - 1, 0)
-                made = next((call for call in self._open if call.key == known and not call.answered), None)
+                made = self._oldest(known)
                 if call_id and made is not None:
                     self._by_id[call_id] = made
+                elif span and made is not None:
+                    self._by_span[span], made.has_span = made, True
                 return True
         return False
+
+    def _oldest(self, key: str) -> OpenCall | None:
+        """Return the oldest call with a key and without a span so far, of those a few back one without an answer."""
+        alike = self._alike.get(key, deque())
+        while alike and alike[0].has_span:
+            alike.popleft()
+        near = [call for call in islice(alike, _LOOKED_AT) if not call.has_span]
+        return next((call for call in near if not call.answered), near[0] if near else None)
+
+    def claimed_by(self, span: str | None) -> str:
+        """Return the id of the call that a span records, by what it was called with, or ''."""
+        call = self._by_span.get(span or "")
+        return call.call_id if call else ""
 
     def name_of(self, call_id: str) -> str:
         """Return the tool of a call id, or ''."""
@@ -123,6 +146,8 @@ class Results:
 
     def _find(self, result: Result) -> OpenCall | None:
         call = self._by_id.get(result.call_id) if result.call_id else None
+        if call is None and not result.call_id:
+            call = self._by_span.get(result.span or "")
         if call is None:
             call = self._next_open(result)
             self.by_order += call is not None

@@ -21,6 +21,7 @@ from flywheel.records import ToolStatus
 from flywheel.stages.common.canonical import call_key
 from flywheel.stages.common.sampling import served
 from flywheel.stages.conversations.bare import name_bare_arguments
+from flywheel.stages.conversations.continuation import continuation, retold, side_by_side
 from flywheel.stages.conversations.duplicates import calls_of, merge_duplicates, nameless_calls, same_message
 from flywheel.stages.conversations.fragments import Event, join_fragments
 from flywheel.stages.conversations.results import OpenCall, Result, Results
@@ -155,6 +156,7 @@ class _Walker:
         self._last: Usage = {}  # the newest running total, also a copied one, from which a fork may have gone on
         self._tools: Any = None
         self._unanswered: Messages = []  # what the last failed call was asked
+        self._hollow = False  # whether the log has nothing of the latest act
         self._spans: dict[str, str] = {}  # the call that each span is which is an action
         self._take: dict[str, Callable[[Event], None]] = {
             "request": self._request,
@@ -232,7 +234,7 @@ class _Walker:
             self.pending, self._resets = [], bool(self.out.actions)
         n_seen = len(self.context) + len(self.pending)
         repeats = 1 < n_seen <= len(messages) and not replaces
-        fresh = _continuation(self.context + self.pending, messages) if repeats else None
+        fresh = continuation(self.context + self.pending, messages) if repeats else None
         if fresh is None and self.out.actions and any(m["role"] == "assistant" for m in messages):
             self.pending, self._resets, fresh = [], True, messages
         told = fresh if fresh is not None else messages
@@ -256,6 +258,8 @@ class _Walker:
             self.out.uncounted[NAMELESS] += lost
             self.out.tags.add("content_missing")
         self._act(event.event_id, _named({"role": "assistant", **message}))
+        is_missing = "content_missing" in (event.payload.get("tags") or ())
+        self._hollow = is_missing and not (message.get("content") or message.get("tool_calls"))
         self.out.actions[-1].served = served(event.payload)
 
     def _observed(self, history: Messages) -> tuple[Messages, bool]:
@@ -264,11 +268,15 @@ class _Walker:
         Some inputs hold nothing but the results of the last calls: a server keeps what was before. Others leave results
         out: those that spans logged are what the agent saw all the same.
         """
-        fresh = _continuation(self.context, history)
+        fresh = continuation(self.context, history)
         if fresh is None and self._unrepeated:
-            fresh = _continuation([m for m in self.context if id(m) not in self._unrepeated], history)
+            repeated = [m for m in self.context if id(m) not in self._unrepeated]
+            fresh = continuation(repeated, history)
+            fresh = fresh if fresh is not None else retold(repeated, history)
         if fresh is None:
-            fresh = _continuation(self.context, _side_by_side(history, self.context))
+            fresh = continuation(self.context, side_by_side(history, self.context))
+        if fresh is None:
+            fresh = retold(self.context, history)
         if fresh is None and self._are_answers(history):
             fresh = history
         if fresh is None:
@@ -311,9 +319,11 @@ class _Walker:
         if not name:
             self.out.uncounted[NAMELESS] += 1
         elif self._is_within_itself(event, call) or self.results.claim(
-            call["id"], name, call_key(call) if known else name
+            call["id"], name, call_key(call) if known else name, span=event.span_id
         ):
             self.out.uncounted[IN_MESSAGE] += 1
+        elif self._hollow:
+            self._fill(call)
         else:
             self.out.tags.add("call_without_message")
             message = {"role": "assistant", "tool_calls": [call], **_attached(event)}
@@ -321,19 +331,29 @@ class _Walker:
             if event.span_id:
                 self._spans[event.span_id] = call_key(call)
 
+    def _fill(self, call: dict[str, Any]) -> None:
+        """Give a call to the latest act, of which the log has no content: it made what was run after it."""
+        act = self.out.actions[-1]
+        act.message["tool_calls"] = [*act.message.get("tool_calls", ()), call]
+        opened = OpenCall(call["id"], call["name"], call_key(call), malformed=call["arguments"] is None)
+        act.calls.append(opened)
+        self.pending += [early.message for early in self.results.call([opened], is_span=True, goes_on=True)]
+
     def _is_within_itself(self, event: Event, call: dict[str, Any]) -> bool:
         """Whether a span is inside one of the same call: two programs may log one; a retry is next to it."""
         return self._spans.get(event.parent_id or "") == call_key(call)
 
     def _tool_result(self, event: Event) -> None:
-        call_id = event.tool_call_id or ""
+        call_id = event.tool_call_id or self.results.claimed_by(event.span_id)
         status = str(event.payload.get("status") or ToolStatus.UNKNOWN.value)
         name = event.tool_name or self.results.name_of(call_id)
         content = event.payload.get("content")
         message: dict[str, Any] = {"role": "tool", "content": content if isinstance(content, str) else ""}
         extra = {"tool_call_id": call_id, "name": name, "status": status}
         message |= {key: value for key, value in extra.items() if value} | _attached(event)
-        if self.results.result(Result(call_id, name, status, event.event_id, is_event=True, message=message)):
+        if self.results.result(
+            Result(call_id, name, status, event.event_id, is_event=True, message=message, span=event.span_id)
+        ):
             self.pending.append(message)
 
     def _observe_results(self, messages: Messages, event_id: str) -> None:
@@ -367,34 +387,3 @@ def _is_left_out(message: dict[str, Any], history: Messages) -> bool:
         return False
     content = str(message.get("content") or "").strip()
     return not any(content in str(m.get("content") or "") for m in history)
-
-
-def _side_by_side(history: Messages, context: Messages) -> Messages:
-    """Return a history with calls that an action made at once, and that it repeats one by one, as one action."""
-    several = {made: message for message in context if len(made := _made_in(message)) > 1}
-    homes = {call_id: made for made in several for call_id in made}
-    whole: Messages = []
-    missing: dict[frozenset[str], set[str]] = {}
-    for message in history if several else ():
-        told = _made_in(message)
-        made = homes.get(next(iter(told), ""), frozenset())
-        if message.get("content") or not told < made or not told:
-            whole.append(message)
-            continue
-        whole += [] if made in missing else [several[made]]
-        missing[made] = missing.get(made, set(made)) - told
-    return whole if missing and not any(missing.values()) else history
-
-
-def _made_in(message: Mapping[str, Any]) -> frozenset[str]:
-    """Return the ids of a message's calls, where all of them have one."""
-    names = [str(made.get("id") or "") for made in calls_of(message)]
-    return frozenset(names) if all(names) else frozenset()
-
-
-def _continuation(context: Messages, history: Messages) -> Messages | None:
-    """Return the messages that a history adds to the context, or None if it does not begin with it."""
-    n = len(context)
-    if len(history) < n or not all(same_message(a, b) for a, b in zip(context, history, strict=False)):
-        return None
-    return history[n:]

@@ -16,7 +16,7 @@ from flywheel.records import Episode, LogEvent, Step
 from flywheel.stages.conversations.episodes import build_episodes
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.stages.talks import START, Talk, airline_events, call, events_of, made
+from tests.stages.talks import START, Talk, airline_events, call, events_of, made, user
 
 CFG = EpisodesConfig()
 
@@ -111,6 +111,13 @@ def test_tasks() -> None:
     assert ids["five"] != ids["six"]
     rules = dict(episodes.episodes.select("conversation_id", "task_rule").iter_rows())
     assert (rules["one"], rules["two"]) == ("task_key", "first_request")
+
+
+def test_the_request_of_a_turn_is_what_was_said_last() -> None:
+    """A trace of one turn has the talk before it in its input."""
+    history = [user("where is 7?"), {"role": "assistant", "content": "On its way."}, user("and 8?")]
+    (request,) = made(Talk("turn").act("It arrived.", input=history)).episodes["request"]
+    assert request == "and 8?"
 
 
 def test_nothing_is_lost_in_silence() -> None:

@@ -262,3 +262,63 @@ def test_a_result_under_the_id_of_its_span_answers_the_call_of_the_message() -> 
     transcript = read(talk.result("shipped", call_id="log-9", name="find").act("It is shipped."))
     assert transcript.actions[0].calls[0].status == "ok"
     assert [message["content"] for message in transcript.actions[1].observation] == ["shipped"]
+
+
+LOOK = [call("find", {"id": 7}, "call_0123456789ab"), call("find", {"id": 8}, "call_ba9876543210")]
+SEEN = [answer("shipped", "call_0123456789ab"), answer("no order 8", "call_ba9876543210")]
+RETOLD = {  # how programs write the act that said "I look both up." and made two calls
+    "Responses API": [said("I look"), said(" both up."), said(None, LOOK[:1]), said(None, LOOK[1:])],
+    "thoughts apart": [{"role": "assistant", "reasoning": "Two."}, said("I look both up."), said(None, LOOK)],
+    "without words": [said(None, LOOK)],
+    "without calls": [said("I look both up.")],
+    "calls as text": [said(f"Calling tools: {json.dumps(LOOK)}")],
+}
+
+
+@pytest.mark.parametrize("told", RETOLD.values(), ids=RETOLD)
+def test_a_history_that_tells_an_act_in_other_words_continues_it(told: list[dict[str, Any]]) -> None:
+    asked = [SYSTEM, user("orders 7 and 8?")]
+    talk = Talk("t").act("I look both up.", LOOK, input=asked).act("done", input=[*asked, *told, *SEEN])
+    first, second = read(talk).actions
+    assert [m["content"] for m in second.observation] == ["shipped", "no order 8"]
+    assert [len(first.calls), second.resets_context] == [2, False]
+
+
+def test_an_act_of_calls_alone_may_be_missing_from_the_history() -> None:
+    asked = [SYSTEM, user("orders 7 and 8?")]
+    talk = Talk("t").act(calls=LOOK, input=asked).act("done", input=[*asked, *SEEN])
+    second = read(talk).actions[1]
+    assert ([m["content"] for m in second.observation], second.resets_context) == (["shipped", "no order 8"], False)
+
+
+@pytest.mark.parametrize("told", [said("I look one up."), said("I look both up.", [FIND])], ids=["words", "calls"])
+def test_another_act_is_another_history(told: dict[str, Any]) -> None:
+    asked = [SYSTEM, user("orders 7 and 8?")]
+    talk = Talk("t").act("I look both up.", LOOK, input=asked).act("done", input=[*asked, told, *SEEN])
+    assert read(talk).actions[1].resets_context
+
+
+def test_spans_without_ids_are_of_the_calls_with_their_arguments() -> None:
+    """Of calls made at once the second may begin, and end, first."""
+    talk = Talk("t").ask("orders 7 and 8?").act("I look both up.", LOOK)
+    for made, content, status in ((LOOK[1], "ValueError: 8", "failed"), (LOOK[0], "shipped", "ok")):
+        span = {"span_id": f"s-{made['id']}", "tool_name": "find"}
+        talk.event("tool_call", {"arguments": made["arguments"]}, **span)
+        talk.event("tool_result", {"content": content, "status": status}, **span)
+    history = [user("orders 7 and 8?"), said("I look both up.", LOOK), *SEEN]
+    transcript = read(talk.act("done", input=history))
+    assert [c.status for c in transcript.actions[0].calls] == ["ok", "failed"]
+    assert [m["content"] for m in transcript.actions[1].observation] == ["shipped", "no order 8"]
+    assert not transcript.tags
+
+
+def test_calls_that_follow_an_act_without_content_are_its_own() -> None:
+    """A tracer that keeps no content has a model call with nothing in it, and the calls as spans."""
+    talk = Talk("t").ask("orders 7 and 8?").act(tags=["content_missing"])
+    for number, status in enumerate(("ok", "failed")):
+        span = {"span_id": f"s{number}", "tool_name": "find", "tool_call_id": f"c{number}"}
+        talk.event("tool_call", {}, **span)
+        talk.event("tool_result", {"content": "", "status": status}, **span)
+    transcript = read(talk.act(tags=["content_missing"]))
+    assert [[c.status for c in action.calls] for action in transcript.actions] == [["ok", "failed"], []]
+    assert [m["role"] for m in transcript.actions[1].observation] == ["tool", "tool"]

@@ -59,6 +59,6 @@ def _asked(given: Any) -> Any:
 
 
 READER = reader(
-    "langchain_events", 1, "events of LangChain's astream_events", marks=[(0.9, _is_event)],
+    "langchain_events", 2, "events of LangChain's astream_events", marks=[(0.9, _is_event)],
     needs=has("event", "data", "run_id"), read=_read,
 )  # fmt: skip

@@ -182,5 +182,5 @@ def _feedback(record: Mapping[str, Any], span: Run | None) -> Iterator[Event]:
 
 
 READER = reader(
-    "langsmith", 5, "LangSmith runs and feedback", marks=_is_known, refusal="neither a run nor feedback", read=_read
+    "langsmith", 6, "LangSmith runs and feedback", marks=_is_known, refusal="neither a run nor feedback", read=_read
 )

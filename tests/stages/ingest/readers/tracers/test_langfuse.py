@@ -438,7 +438,7 @@ def test_what_the_sdks_models_write_is_one_episode(name: str, take: Callable[...
     (episode,) = episodes.iter_rows(named=True)
     assert {k: episode[k] for k in ("n_steps", "n_tool_calls", "stop_reason", "input_tokens", "model", "tags")} == {
         "n_steps": 2, "n_tool_calls": 1, "stop_reason": "answered", "input_tokens": 20, "model": "qwen3-8b",
-        "tags": ["paired_by_order", "tag:prod"],
+        "tags": ["tag:prod"],
     }  # fmt: skip
     assert [json.loads(s)[-1]["role"] for s in steps["observation"]] == ["user", "tool"]
 

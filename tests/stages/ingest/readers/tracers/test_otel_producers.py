@@ -42,7 +42,7 @@ def episode(events: pl.DataFrame) -> tuple[dict[str, Any], list[dict[str, Any]]]
         ("console.json", ["ok", "failed"]),
         ("openllmetry.jsonl", ["unknown", "failed"]),
         ("openllmetry_numbered.jsonl", ["unknown", "failed"]),
-        ("pydantic_ai_v2.jsonl", ["unknown", "failed"]),
+        ("pydantic_ai_v2.jsonl", ["ok", "failed"]),
         ("pydantic_ai_v5.jsonl", ["ok", "failed"]),
         ("strands.jsonl", ["ok", "failed"]),
         ("strands_latest.jsonl", ["ok", "failed"]),

@@ -78,22 +78,22 @@ def test_one_call_in_every_dialect(plain: dict[str, Any]) -> None:
     ("plain", "call_id", "status"),
     [
         ({"tool_arguments": '{"id":7}', "tool_response": "Monday", "gen_ai.operation.name": "execute_tool",
-          "gen_ai.tool.name": "f", "gen_ai.tool.call.id": "c1"}, "c1", "unknown"),
+          "gen_ai.tool.name": "f", "gen_ai.tool.call.id": "c1"}, "c1", "ok"),
         ({"ai.operationId": "ai.toolCall", "ai.toolCall.name": "f", "ai.toolCall.id": "c1",
           "ai.toolCall.args": '{"id":7}', "ai.toolCall.result": "Monday"}, "c1", "ok"),
         ({"openinference.span.kind": "TOOL", "tool.name": "f", "input.value": '{"id":7}', "output.value": "Monday",
-          "tool.parameters": '{"type":"object","properties":{"id":{}}}'}, None, "unknown"),
+          "tool.parameters": '{"type":"object","properties":{"id":{}}}'}, None, "ok"),
         ({"openinference.span.kind": "TOOL", "tool.name": "f", "tool.parameters": '{"id":7}', "output.value": "Monday"},
-         None, "unknown"),
+         None, "ok"),
         ({"traceloop.span.kind": "tool", "traceloop.entity.name": "f", "traceloop.entity.output": '"Monday"',
-          "traceloop.entity.input": '{"args":[],"kwargs":{"id":7}}'}, None, "unknown"),
+          "traceloop.entity.input": '{"args":[],"kwargs":{"id":7}}'}, None, "ok"),
         ({"langfuse.observation.type": "tool", "gen_ai.tool.name": "f", "langfuse.observation.input": '{"id":7}',
           "langfuse.observation.output": "Monday", "langfuse.observation.level": "ERROR"}, None, "failed"),
         ({"mlflow.spanType": '"TOOL"', "mlflow.spanFunctionName": '"f"', "mlflow.spanInputs": '{"id": 7}',
-          "mlflow.spanOutputs": '"Monday"'}, None, "unknown"),
+          "mlflow.spanOutputs": '"Monday"'}, None, "ok"),
         ({"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "f", "gen_ai.tool.call.id": "<not specified>",
           "gcp.vertex.agent.tool_call_args": '{"id":7}', "gcp.vertex.agent.tool_response": "Monday",
-          "gcp.vertex.agent.llm_request": "{}"}, None, "unknown"),
+          "gcp.vertex.agent.llm_request": "{}"}, None, "ok"),
         ({"gen_ai.operation.name": "execute_tool", "lk.function_tool.name": "f", "lk.function_tool.id": "c1",
           "lk.function_tool.arguments": '{"id":7}', "lk.function_tool.output": "Monday",
           "lk.function_tool.is_error": False}, "c1", "ok"),
@@ -102,14 +102,36 @@ def test_one_call_in_every_dialect(plain: dict[str, Any]) -> None:
           "lk.pii.function_tool.arguments": '{"id":7}', "lk.function_tool.is_error": True}, None, "failed"),
         ({"mcp.method.name": "tools/call", "gen_ai.tool.name": "f", "gen_ai.tool.call.arguments": '{"id":7}',
           "gen_ai.tool.call.result": "Monday"}, None, "ok"),
+        ({"openinference.span.kind": "TOOL", "tool.name": "f", "input.value": '{"id":7}', "output.value": json.dumps(
+            {"type": "tool", "data": {"content": "Monday", "tool_call_id": "c1", "status": "success"}})}, "c1", "ok"),
+        ({"langfuse.observation.type": "tool", "gen_ai.tool.name": "f", "langfuse.observation.input": '{"id":7}',
+          "langfuse.observation.metadata.tool_call_id": '"c1"', "langfuse.observation.output": json.dumps(
+              {"content": "Monday", "type": "tool", "tool_call_id": "c1", "status": "success"})}, "c1", "ok"),
+        ({"traceloop.span.kind": "tool", "gen_ai.tool.name": "f",
+          "traceloop.entity.input": '{"inputs":{"id":7},"input_str":"","kwargs":{"tool_call_id":"c1"}}',
+          "traceloop.entity.output": json.dumps({"kwargs": {"tags": []}, "output": {"lc": 1, "type": "constructor",
+              "id": ["langchain", "schema", "messages", "ToolMessage"], "kwargs": {
+                  "content": "Monday", "tool_call_id": "c1", "status": "error"}}})}, "c1", "failed"),
+        ({"langsmith.span.kind": "tool", "gen_ai.tool.name": "f", "gen_ai.prompt": '{"id":7}',
+          "gen_ai.completion": '{"output":"Monday"}'}, None, "ok"),
+        ({"openinference.span.kind": "TOOL", "tool.name": "f", "input.value": '{"kwargs":{"id":7}}',
+          "output.value": '{"blocks":[{"text":"Monday"}],"raw_output":"Monday","is_error":true}'}, None, "failed"),
+        ({"openinference.span.kind": "TOOL", "tool.name": "f.__call__", "output.value": "Monday",
+          "input.value": '{"args":[],"kwargs":{"id":7},"sanitize_inputs_outputs":true}'}, None, "ok"),
+        ({"traceloop.span.kind": "tool", "gen_ai.tool.name": "f", "traceloop.entity.input": '{"id":7}',
+          "traceloop.entity.output": "status='failure' result=None error='Monday' updated_session_state=None"},
+         None, "failed"),
+        ({"haystack.tool.name": "f", "haystack.agent.step.tool.input": '{"id":7}', "name": "haystack.agent.step.tool",
+          "haystack.agent.step.tool.output": "Monday", "haystack.tool.error": True}, None, "failed"),
     ],
     ids=["pydantic ai", "ai sdk", "schema in parameters", "arguments in parameters", "openllmetry", "langfuse",
-         "mlflow", "adk", "livekit", "livekit error", "mcp"],
+         "mlflow", "adk", "livekit", "livekit error", "mcp", "langchain by openinference", "langchain by langfuse",
+         "langchain by openllmetry", "langsmith", "llamaindex", "dspy, smolagents", "agno", "haystack"],
 )  # fmt: skip
 def test_one_tool_in_every_dialect(plain: dict[str, Any], call_id: str | None, status: str) -> None:
-    call, result = read(span(1, plain, name="anything"))
+    call, result = read(span(1, plain, name=plain.get("name", "anything")))
     assert (call["tool_name"], call["payload"], call["tool_call_id"]) == ("f", {"arguments": {"id": 7}}, call_id)
-    assert result["payload"]["content"].strip('"') == "Monday"
+    assert result["payload"]["content"] == "Monday"
     assert result["payload"]["status"] == status
 
 
@@ -129,6 +151,54 @@ def test_one_tool_in_every_dialect(plain: dict[str, Any], call_id: str | None, s
 def test_spans_around_calls_tell_nothing_twice(plain: dict[str, Any]) -> None:
     events = read(span(1, plain, name="eou_detection" if "lk.chat_ctx" in plain else "chat room"))
     assert [e["payload"] for e in events] in ([], [{"messages": []}])
+
+
+def test_one_reply_in_several_messages_is_one_act() -> None:
+    """Logfire writes a reply of the Responses API as a message for its words and one for each call."""
+    parts = [{"type": "text", "content": "I look."}, {"type": "tool_call", "id": "c1", "name": "f", "arguments": {}}]
+    output = [{"role": "assistant", "parts": [part]} for part in parts]
+    chat = {"gen_ai.operation.name": "chat", "gen_ai.output.messages": json.dumps(output)}
+    (act,) = read(span(1, chat))
+    assert (act["payload"]["message"]["content"], len(act["payload"]["message"]["tool_calls"])) == ("I look.", 1)
+    assert "other_choices" not in act["payload"]
+
+
+def test_messages_that_end_in_the_reply_are_what_was_asked_and_the_reply() -> None:
+    events = [{"event.name": "gen_ai.user.message", **ASKED[0]}, {"event.name": "gen_ai.assistant.message", **SAID[0]}]
+    (act,) = read(span(1, {"gen_ai.operation.name": "chat", "events": json.dumps(events)}))
+    assert (act["payload"]["input"], act["payload"]["message"]) == (ASKED, SAID[0])
+
+
+def test_a_step_that_prepares_a_call_is_none() -> None:
+    prepared = {"openinference.span.kind": "LLM", "output.value": json.dumps({"messages": ["ChatMessage(...)"]})}
+    assert read(span(1, prepared, name="OpenAI._prepare_chat_with_tools")) == []
+
+
+def test_parts_that_langfuse_counts_apart_are_tokens_too() -> None:
+    details = {"input": 136, "input_cache_read": 64, "output": 23, "output_reasoning": 8, "total": 231}
+    call = {"langfuse.observation.type": "generation", "langfuse.observation.output": "Monday.",
+            "langfuse.observation.usage_details": json.dumps(details)}  # fmt: skip
+    (act,) = read(span(1, call))
+    assert (act["payload"]["input_tokens"], act["payload"]["output_tokens"]) == (200, 31)
+
+
+def test_tools_next_to_the_messages_were_offered() -> None:
+    offered = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+    for asked in ({"tools": [offered], "messages": ASKED}, [{"role": "tool", "content": offered}, *ASKED]):
+        call = {"langfuse.observation.type": "generation", "langfuse.observation.input": json.dumps(asked),
+                "langfuse.observation.output": "Monday."}  # fmt: skip
+        (act,) = read(span(1, call))
+        assert [tool["function"]["name"] for tool in act["payload"]["tools"]] == ["f"]
+        assert act["payload"]["input"] == ASKED
+
+
+def test_the_run_within_a_run_is_told_where_the_outer_one_has_no_words() -> None:
+    talk = {"messages": [*ASKED, {"role": "assistant", "tool_calls": [{"id": "c1", "name": "f", "arguments": {}}]},
+                         {"role": "tool", "tool_call_id": "c1", "content": "Monday"}, *SAID]}  # fmt: skip
+    outer = span(1, {"openinference.span.kind": "CHAIN", "output.value": json.dumps({"raw": "Monday."})})
+    inner = span(2, {"openinference.span.kind": "AGENT", "output.value": json.dumps(talk)}, **under(1))
+    kinds = [e["kind"] for e in read(outer, inner) if e["payload"].get("summary")]
+    assert kinds == ["model_call", "tool_result", "model_call"]
 
 
 def test_a_servers_side_of_a_tool_call_is_its_clients_twin() -> None:

@@ -15,10 +15,10 @@ from flywheel.reading.messages import arguments, flat_text, is_mcp_result
 from flywheel.reading.shapes import exchange, fields_of_repr, mapping_of_repr, schemas, transcript
 from flywheel.reading.span_map import packaged_span_maps
 from flywheel.reading.status import FAILED, error_type, tool_status
+from flywheel.reading.usage import detailed_tokens
 from flywheel.reading.values import (
     as_dict,
     as_list,
-    count,
     embedded,
     first,
     ident,
@@ -208,24 +208,7 @@ def _cost(row: Row) -> float | None:
 
 
 def _tokens(row: Row) -> dict[str, int]:
-    """Return the tokens of both sides, parts that Langfuse counts apart (cached, reasoning) included."""
-    usage = mapping(first(row, ("usage_details", "usage")))
-    counts = {name: n for name, value in usage.items() if (n := count(value)) is not None}
-    sides = {"input_tokens": ("input", "cache_", "prompt_tokens"), "output_tokens": ("output", "completion_tokens")}
-    fields = {}
-    for side, beginnings in sides.items():
-        parts = [n for name, n in counts.items() if name.startswith(beginnings) and not _is_detail(name, counts)]
-        if parts:
-            fields[side] = sum(parts)
-    if "total" in counts and sum(fields.values()) > counts["total"]:  # details repeat what the sum holds
-        plain = {"input_tokens": counts.get("input"), "output_tokens": counts.get("output")}
-        return present(plain)
-    return fields
-
-
-def _is_detail(name: str, counts: Mapping[str, int]) -> bool:
-    """Whether a count is part of another one: Anthropic counts by how long the cache keeps it."""
-    return name.startswith("cache_creation") and "ephemeral" in name and "cache_creation_input_tokens" in counts
+    return detailed_tokens(mapping(first(row, ("usage_details", "usage"))))
 
 
 def _sampling(row: Row) -> dict[str, Any] | None:

@@ -26,6 +26,7 @@ _ROOTS = {
     "agent", "metadata",
 }  # fmt: skip
 _WHOLE = {"llm.invocation_parameters", "input.value", "output.value"}  # JSON texts, which a table may have opened
+_AS_JSON = ("mlflow.", "traceloop.entity.")
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 
 
@@ -55,7 +56,7 @@ def _spelled_out(record: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, dict | list) and name.split(".", 1)[0] in _ROOTS and name not in _WHOLE:
             fields.update(_leaves(name, value))
         elif value is not None:
-            fields[name] = _unquoted(value) if name.startswith("mlflow.") else value
+            fields[name] = unquoted(value) if name.startswith(_AS_JSON) else value
     return fields
 
 
@@ -70,8 +71,8 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield name, value
 
 
-def _unquoted(value: Any) -> Any:
-    """MLflow writes every value as JSON, texts too."""
+def unquoted(value: Any) -> Any:
+    """Return the text in a text that was written as JSON, as MLflow and OpenLLMetry's decorators write theirs."""
     if not isinstance(value, str) or not value[:1] == value[-1:] == '"':
         return value
     try:

@@ -10,20 +10,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flywheel.reading.events import Event, answer_from
-from flywheel.reading.messages import Message, arguments, call, flat_text, is_mcp_result
+from flywheel.reading.messages import Message, call, flat_text
 from flywheel.reading.shapes import instructions_around
-from flywheel.reading.status import FAILED, OK, UNKNOWN, error_type, tool_status
-from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, present, text, when
+from flywheel.reading.values import as_dict, as_list, first, present, text, when
 from flywheel.records import EventKind
 from flywheel.stages.ingest.readers.tracers._otel.aliases import aliases
 from flywheel.stages.ingest.readers.tracers._otel.attributes import value_of
-from flywheel.stages.ingest.readers.tracers._otel.genai import call_payload, content_of, legacy_messages, parts_of
-from flywheel.stages.ingest.readers.tracers._otel.otlp import Span, SpanEvent, model_of
+from flywheel.stages.ingest.readers.tracers._otel.genai import call_payload, content_of, legacy_messages
+from flywheel.stages.ingest.readers.tracers._otel.otlp import Span, model_of
 from flywheel.stages.ingest.readers.tracers._otel.spans import Spans, event
+from flywheel.stages.ingest.readers.tracers._otel.tools import raised_in, seconds, tool_events
 
-_NOT_SAID = {"<not specified>"}  # Google ADK's word for no call id
 _MADE = "tool_call."  # how AgentOps names the span of a call that an answer asks for
-_MERGED = "(merged tools)"  # Google ADK's summary of parallel calls, which have spans of their own
 
 
 def call_events(spans: Spans) -> Iterator[Event]:
@@ -34,17 +32,9 @@ def call_events(spans: Spans) -> Iterator[Event]:
         if role == "model" and not calls.is_duplicate(span):
             yield calls.event(span, seq)
         elif role == "tool":
-            yield from _tool_events(span, spans, seq)
+            yield from tool_events(span, spans, seq)
         elif not role and (span.name.startswith(_MADE) or (not span.name and "tool.parameters" in span.attributes)):
             yield from _call_span(span, spans, seq)
-
-
-def seconds(span: Span) -> dict[str, float]:
-    """Return how long a span took, as a payload field."""
-    if span.started is None or span.ended is None:
-        told_ms = number(first(span.attributes, aliases().names.latency_ms))
-        return {} if told_ms is None else {"latency_s": told_ms / 1000}
-    return {"latency_s": (span.ended - span.started).total_seconds()}
 
 
 class _Calls:
@@ -120,7 +110,7 @@ def _payload(span: Span) -> dict[str, Any]:
     if asked is not None:
         payload["input"] = asked
     if span.failed:
-        payload["error_type"] = text(span.attributes.get("error.type")) or _raised(span) or "error"
+        payload["error_type"] = text(span.attributes.get("error.type")) or raised_in(span) or "error"
     return payload
 
 
@@ -154,11 +144,6 @@ def _unanswered(payload: Mapping[str, Any]) -> dict[str, Any]:
     return {"messages": payload.get("input", []), "tags": ["call_failed"], **kept}
 
 
-def _raised(span: Span) -> str | None:
-    raised = next((e for e in span.events if e.name == "exception"), None)
-    return text(raised.attributes.get("exception.type")) if raised else None
-
-
 def _has_content(payload: Mapping[str, Any]) -> bool:
     return "content_missing" not in payload.get("tags", ())
 
@@ -183,99 +168,3 @@ def _merged(payload: dict[str, Any], duplicate: Mapping[str, Any]) -> dict[str, 
             k: duplicate[k] for k in content if k in duplicate
         }
     return {k: v for k, v in duplicate.items() if k not in {"tags", "error_type", "other_choices"}} | payload
-
-
-def _tool_events(span: Span, spans: Spans, seq: int) -> Iterator[Event]:
-    """A tool span is a call at its beginning and a result at its end."""
-    name, outer = _tool_name(span), spans.parent(span)
-    if name == _MERGED or (outer is not None and spans.role(outer) == "tool" and _tool_name(outer) == name):
-        return
-    inner = [s for s in spans.children(span) if spans.role(s) == "tool" and _tool_name(s) == name]
-    copies = [span, *inner]
-    call_id = next(
-        (identifier for s in copies if (identifier := ident(value_of(s.attributes, aliases().names.tool_call_id)))),
-        None,
-    )
-    columns = {"tool_name": name, "tool_call_id": None if call_id in _NOT_SAID else call_id}
-    source = spans.source(span, seq)
-    yield event(source, EventKind.TOOL_CALL, span.started, _arguments(copies), **columns)
-    yield event(source, EventKind.TOOL_RESULT, span.ended, _result(copies), **columns)
-
-
-def _tool_name(span: Span) -> str | None:
-    """Return a tool's name; MCP's and the conventions' spans have it behind a word of theirs."""
-    content = text(value_of(span.attributes, aliases().names.tool_name))
-    return content or span.name.removeprefix("execute_tool ").removeprefix("tools/call ").strip() or None
-
-
-def _arguments(copies: list[Span]) -> dict[str, Any]:
-    names = aliases().names.tool_arguments
-    for name, value in ((name, span.attributes.get(name)) for span in copies for name in names):
-        if value is not None and value != "" and not _is_schema(name, value):
-            return arguments(_unwrapped(value))
-    given = next((event.attributes.get("content") for event in _events(copies, "gen_ai.tool.message")), None)
-    return {} if given is None else arguments(given)
-
-
-def _events(copies: list[Span], name: str) -> Iterator[SpanEvent]:
-    """Yield the events of a name: Strands writes what a tool was given, and gave, as events of its span."""
-    return (happened for span in copies for happened in span.events if happened.name == name)
-
-
-def _is_schema(name: str, value: Any) -> bool:
-    schema = as_dict(embedded(value)) if name == "tool.parameters" else {}
-    return schema.get("type") == "object" and "properties" in schema
-
-
-def _unwrapped(value: Any) -> Any:
-    """OpenLLMetry writes the arguments of a function, LangChain's of a run; both wrap what the model gave."""
-    fields = as_dict(embedded(value))
-    if set(fields) == {"args", "kwargs"} and not fields["args"]:
-        return fields["kwargs"]
-    inner = fields.get("inputs")
-    return inner if isinstance(inner, dict) and inner and "input_str" in fields else value
-
-
-def _result(copies: list[Span]) -> dict[str, Any]:
-    result = next((v for s in copies if (v := first(s.attributes, aliases().names.tool_result)) is not None), None)
-    if result is None:
-        told = next((happened.attributes.get("message") for happened in _events(copies, "gen_ai.choice")), None)
-        result = parts_of(told) or told
-    parsed = embedded(result)
-    parts = isinstance(parsed, list) or is_mcp_result(parsed)
-    content = flat_text(parsed if parts else result) or _error_text(copies) or ""
-    payload = {"content": content, "status": _status(copies, content)} | seconds(copies[0])
-    if payload["status"] == FAILED:
-        errors = (text(s.attributes.get("error.type")) or _raised(s) for s in copies)
-        kind = next((found for found in errors if found), None) or error_type(content)
-        payload |= {"error_type": kind} if kind else {}
-    return payload
-
-
-def _error_text(copies: list[Span]) -> str | None:
-    """Return an error's text where there is no result: of its event, of the span's status, of its attributes."""
-    raised = (text(e.attributes.get("exception.message")) for s in copies for e in s.events if e.name == "exception")
-    noted = (text(s.attributes.get("exception.message")) for s in copies)
-    return next(filter(None, (*raised, *(s.message for s in copies), *noted)), None)
-
-
-def _status(copies: list[Span], content: str) -> str:
-    """The span's own word outweighs the text, except that a tool may return its error as an ordinary result."""
-    if any(_failed(span) for span in copies):
-        return FAILED
-    status = tool_status(content)
-    if status == FAILED:
-        return FAILED
-    names = aliases().names
-    flags = [span.attributes.get(name) for span in copies for name in names.tool_failed]
-    proven = any(span.ok or first(span.attributes, names.tool_success) is not None for span in copies)
-    proven = proven or any(span.attributes.get("gen_ai.tool.status") == "success" for span in copies)
-    return OK if proven or False in flags else status or UNKNOWN
-
-
-def _failed(span: Span) -> bool:
-    raised = any(happened.name == "exception" for happened in span.events)
-    flags = (span.attributes.get(name) for name in aliases().names.tool_failed)
-    level = span.attributes.get("langfuse.observation.level")
-    named = any(span.attributes.get(name) for name in ("error.type", "exception.type", "exception.message"))
-    return bool(span.failed or raised or named or True in flags or level == "ERROR")

@@ -13,8 +13,9 @@ from flywheel.extensions import BadRecordError
 from flywheel.reading.messages import REDACTED, Message, call, flat_text, messages, name_results
 from flywheel.reading.shapes import answered, asked, call_of, schemas
 from flywheel.reading.shapes.acts import call_in, tool_in
+from flywheel.reading.shapes.returned import parts_of
 from flywheel.reading.shapes.turns import turns_of
-from flywheel.reading.usage import token_ids
+from flywheel.reading.usage import detailed_tokens, token_ids
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, present, text
 from flywheel.stages.ingest.readers.tracers._otel.aliases import aliases
 from flywheel.stages.ingest.readers.tracers._otel.attributes import value_of
@@ -27,8 +28,8 @@ _ASKED = {f"gen_ai.request.{name}": name for name in _SAMPLING}
 _SAMPLING_NAMES = {"max_completion_tokens": "max_tokens", "max_output_tokens": "max_tokens"}
 _PROMPT_EVENTS = {"gen_ai.content.prompt": "gen_ai.prompt", "gen_ai.content.completion": "gen_ai.completion"}
 _CUT = re.compile(r'\s*(?:\[\s*(?:\{\s*(?:"|\Z)|\Z)|\{\s*(?:"|\Z))')  # begins as JSON does
-_CONVERSE = {"text", "toolUse", "toolResult", "reasoningContent", "image", "document", "video", "cachePoint",
-             "citationsContent", "guardContent"}  # fmt: skip
+_ENDED = "gen_ai.output.messages"  # each choice with the reason why it ended
+_CALLING = ("tool_call", "tool_calls", "tool_use")
 _ROLE_EVENT = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message\Z")
 
 
@@ -40,6 +41,7 @@ def content_of(attributes: Mapping[str, Any]) -> Content:
     events = as_list(value_of(attributes, aliases().names.message_events))
     if events and all("event.name" in as_dict(event) for event in events):
         history, answers = legacy_messages([SpanEvent(str(e["event.name"]), None, e) for e in events])
+        history, answers = (history, answers) if answers else _apart(history, attributes.get("response"))
         return history or None, answers, []
     try:
         history = history_of(attributes)
@@ -54,6 +56,20 @@ def content_of(attributes: Mapping[str, Any]) -> Content:
     if any(m.get("content") in REDACTED for m in [*(history or ()), *answers]):
         flags.add("redacted")
     return history, answers, sorted(flags)
+
+
+def _apart(history: list[Message], response: Any) -> tuple[list[Message], list[Message]]:
+    """Return what was asked, and the answer with which a list of a call's messages ends, as Logfire writes the SDK's.
+
+    Args:
+        history: the messages.
+        response: the response that the span may have too, in which the thoughts are.
+    """
+    asked_for = len(history)
+    while asked_for and history[asked_for - 1]["role"] == "assistant":
+        asked_for -= 1
+    logged = answered(response) if as_dict(embedded(response)).get("object") == "response" else []
+    return history[:asked_for], logged or _as_one(history[asked_for:])
 
 
 def history_of(attributes: Mapping[str, Any]) -> list[Message] | None:
@@ -107,11 +123,30 @@ def output_of(attributes: Mapping[str, Any]) -> list[Message]:
     turns = answered(_uncut(output))
     if calls and turns and len(calls) > len(turns[0].get("tool_calls", ())):
         turns[0] = turns[0] | {"tool_calls": calls}
-    if output is attributes.get("llm.output_messages") and not (
-        len(as_list(as_dict(embedded(attributes.get("output.value"))).get("choices"))) > 1
-    ):
-        return _as_one(turns)
-    return turns
+    is_numbered = output is attributes.get("llm.output_messages")
+    choices = (
+        len(as_list(as_dict(embedded(attributes.get("output.value"))).get("choices")))
+        if is_numbered
+        else (sum("finish_reason" in as_dict(item) for item in as_list(output)))
+    )
+    turns = turns if choices > 1 or not (is_numbered or _ENDED in attributes) else _as_one(turns)
+    return _with_thoughts([_with_calls(turn, attributes) for turn in turns], attributes)
+
+
+def _with_calls(turn: Message, attributes: Mapping[str, Any]) -> Message:
+    """Return an answer that ended in calls with those that another attribute has: LlamaIndex, as OpenLLMetry writes."""
+    if turn.get("content") == '""':  # no words, as LangChain's instrumentation once wrote them
+        turn = {name: value for name, value in turn.items() if name != "content"}
+    ended = _last_reason(attributes)
+    if turn.get("tool_calls") or ended not in _CALLING:
+        return turn
+    told = (answered(attributes[name]) for name in aliases().names.output[1:] if attributes.get(name) is not None)
+    return next((answers[0] for answers in told if answers and answers[0].get("tool_calls")), turn)
+
+
+def _with_thoughts(turns: list[Message], attributes: Mapping[str, Any]) -> list[Message]:
+    thoughts = flat_text(value_of(attributes, aliases().names.output_reasoning))
+    return [{"reasoning": thoughts, **turns[0]}, *turns[1:]] if thoughts and turns else turns
 
 
 def _calls_apart(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -139,8 +174,10 @@ def _as_one(items: list[Message]) -> list[Message]:
 
 def tools_of(attributes: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     """Return the tool schemas offered to a call."""
-    names = aliases().names.tools
-    return next((found for name in names if (found := schemas(attributes.get(name)))), None)
+    names = aliases().names
+    told = next((found for name in names.tools if (found := schemas(attributes.get(name)))), None)
+    begins = None if told else asked(value_of(attributes, names.input))  # next to the messages, or among them
+    return told or (begins.tools if begins else None)
 
 
 def call_payload(attributes: Mapping[str, Any]) -> dict[str, Any]:
@@ -157,11 +194,16 @@ def call_payload(attributes: Mapping[str, Any]) -> dict[str, Any]:
         tools=tools_of(attributes),
         response_id=ident(value_of(attributes, names.response_id)) or response_id,
         finish_reason=text(as_list(reasons)[0] if as_list(reasons) else reasons) or _last_reason(attributes),
-        **OTEL.usage(attributes),
+        **OTEL.usage(attributes) | _of_langfuse(attributes),
         sampling=_sampling(attributes) or None,
         prompt_token_ids=token_ids(value_of(attributes, names.prompt_token_ids)),
         completion_token_ids=token_ids(value_of(attributes, names.completion_token_ids)),
     )
+
+
+def _of_langfuse(attributes: Mapping[str, Any]) -> dict[str, int]:
+    details = embedded(attributes.get("langfuse.observation.usage_details"))
+    return detailed_tokens(details) if isinstance(details, dict) else {}
 
 
 def _last_reason(attributes: Mapping[str, Any]) -> str | None:
@@ -208,7 +250,10 @@ def _chosen(fields: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _legacy(role: str, fields: Mapping[str, Any]) -> list[Any]:
     """Return the message of an event; Strands writes Bedrock's parts as JSON text, with results as a user's."""
-    if parts := parts_of(fields.get("content")):
+    content = fields.get("content")
+    kinds = [part for part in as_list(content) if "kind" in as_dict(part)]  # Pydantic AI's, before version 2
+    if (parts := parts_of(content)) or (kinds and len(kinds) == len(as_list(content)) and not fields.get("tool_calls")):
+        parts = parts or kinds
         return turns_of([{"role": "user" if role == "tool" else role, "content": parts}])
     kept = {"role": role, "content": as_text(fields.get("content"))}
     calls = embedded(fields.get("tool_calls"))
@@ -217,14 +262,6 @@ def _legacy(role: str, fields: Mapping[str, Any]) -> list[Any]:
     if role == "tool":
         kept["tool_call_id"] = fields.get("id")
     return [kept]
-
-
-def parts_of(content: Any) -> list[Any]:
-    """Return the parts of Bedrock's Converse API that a JSON text holds; of any other text none."""
-    if not isinstance(content, str) or not content.startswith("[{"):
-        return []
-    parts = as_list(embedded(content))
-    return parts if all(as_dict(part).keys() <= _CONVERSE for part in parts) else []
 
 
 def as_text(value: Any) -> Any:

@@ -23,13 +23,17 @@ _MISREAD = {"truncated", "unreadable_content"}
 
 
 def run_events(spans: Spans) -> Iterator[Event]:
-    """Yield summaries of the outermost runs whose trace has no model call in the record."""
-    runs = [(seq, span) for seq, span in enumerate(spans.spans) if spans.is_agent(span)]
+    """Yield summaries of the outermost runs that have one, of traces without a model call in the record."""
+    runs = {id(span): (seq, span) for seq, span in enumerate(spans.spans) if spans.is_agent(span)}
     called = {span.trace_id for span in spans.spans if spans.role(span) == "model"} if runs else set()
-    for seq, span in runs:
-        above = list(spans.upwards(span))[1:]
-        if span.trace_id not in called and not any(isinstance(one, Span) and spans.is_agent(one) for one in above):
-            yield from _summary(span, spans, seq)
+    above = {name: [id(outer) for outer in list(spans.upwards(span))[1:]] for name, (_, span) in runs.items()}
+    told = set[int]()
+    for name in sorted(runs, key=lambda name: len(above[name])):
+        seq, span = runs[name]
+        if span.trace_id not in called and told.isdisjoint(above[name]):
+            events = list(_summary(span, spans, seq))
+            told |= {name} if events else set()
+            yield from events
 
 
 def _summary(span: Span, spans: Spans, seq: int) -> Iterator[Event]:

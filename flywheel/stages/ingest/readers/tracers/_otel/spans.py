@@ -22,9 +22,11 @@ from flywheel.stages.ingest.readers.tracers._otel.aliases import aliases
 from flywheel.stages.ingest.readers.tracers._otel.otlp import OTEL, LogRecord, Span, model_of
 
 _WITH_CONTENT = ("gen_ai.completion", "gen_ai.output.messages", "llm.output_messages")
-DIALECTS = ("gen_ai.", "llm.", "openinference.", "ai.", "lk.", "gcp.vertex.agent.", "traceloop.", "langfuse.")
+DIALECTS = ("gen_ai.", "llm.", "openinference.", "ai.", "lk.", "gcp.vertex.agent.", "traceloop.", "langfuse.",
+            "haystack.")  # fmt: skip
 _MAX_DEPTH = 200
 _MCP = "mcp.method.name"
+_PREPARING = "_prepare_chat_with_tools"  # LlamaIndex's step before each call, which OpenInference takes for one
 _OPERATION = "gen_ai.operation.name"
 _OFFERED = "gen_ai.tool.definitions"
 
@@ -176,7 +178,7 @@ def _orphan(item: Span | LogRecord) -> str:
 
 def _role(span: Span) -> str:
     method = span.attributes.get(_MCP)
-    if method is not None:  # a server's side of a call duplicates its client's
+    if method is not None or span.name.endswith(_PREPARING):  # a server's side of a call duplicates its client's
         return "tool" if method == "tools/call" and not span.server else ""
     table = aliases()
     value = first(span.attributes, table.names.operation)

@@ -1,0 +1,97 @@
+"""Whether a history goes on from what the agent has seen: inputs repeat it, and programs write it otherwise.
+
+In: the context, which is what was seen and done so far, and the input of a later call. Out: what the input adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flywheel.stages.conversations.duplicates import Messages, calls_of, same_message, signature_of
+
+_LONG_ID = 12  # characters that no counter has
+
+
+def side_by_side(history: Messages, context: Messages) -> Messages:
+    """Return a history with calls that an action made at once, and that it repeats one by one, as one action."""
+    several = {made: message for message in context if len(made := _made_in(message)) > 1}
+    homes = {call_id: made for made in several for call_id in made}
+    whole: Messages = []
+    missing: dict[frozenset[str], set[str]] = {}
+    for message in history if several else ():
+        told = _made_in(message)
+        made = homes.get(next(iter(told), ""), frozenset())
+        if message.get("content") or not told < made or not told:
+            whole.append(message)
+            continue
+        whole += [] if made in missing else [several[made]]
+        missing[made] = missing.get(made, set(made)) - told
+    return whole if missing and not any(missing.values()) else history
+
+
+def _made_in(message: Mapping[str, Any]) -> frozenset[str]:
+    """Return the ids of a message's calls, where all of them have one."""
+    names = [str(made.get("id") or "") for made in calls_of(message)]
+    return frozenset(names) if all(names) else frozenset()
+
+
+def continuation(context: Messages, history: Messages) -> Messages | None:
+    """Return the messages that a history adds to the context, or None if it does not begin with it."""
+    n = len(context)
+    if len(history) < n or not all(same_message(a, b) for a, b in zip(context, history, strict=False)):
+        return None
+    return history[n:]
+
+
+def retold(context: Messages, history: Messages) -> Messages | None:
+    """Return what a history adds to the context where a program tells the agent's acts in other words of its own.
+
+    The Responses API has a message for each thought, text and call of one act; frameworks leave out the words next to
+    calls, the calls, or an act of calls alone. An act is known by its calls' ids, by its words, or by all that its
+    pieces hold together.
+    """
+    position = 0
+    for message in context:
+        pieces = _pieces(message, history[position:])
+        if pieces is None:
+            return None
+        position += pieces
+    return history[position:]
+
+
+def _pieces(message: Mapping[str, Any], history: Sequence[dict[str, Any]]) -> int | None:
+    """Return how many messages at the beginning of a history are a message of the context; None where it is another."""
+    is_act = message.get("role") == "assistant"
+    if not history:
+        return None
+    if same_message(message, history[0]):
+        return 1
+    if not is_act:
+        return None
+    _, words, calls = signature_of(message)
+    told, made = "", tuple[str, ...]()
+    for n, piece in enumerate(history, 1):
+        role, text, keys = signature_of(piece)
+        if role != "assistant":
+            break
+        told, made = told + "".join(text.split()), made + keys
+        is_thought = not (text or keys) and n < len(history) and history[n].get("role") == "assistant"
+        if not is_thought and told == "".join(words.split()) and made == calls:
+            return n
+    if _is_told_alike(message, history[0]):
+        return 1
+    return 0 if calls and not words and history[0].get("role") == "tool" else None
+
+
+def _is_told_alike(message: Mapping[str, Any], piece: Mapping[str, Any]) -> bool:
+    """Whether a message is an act without its words or its calls: by the calls' ids, or by the words."""
+    made = _made_in(message)
+    if piece.get("role") != "assistant" or not calls_of(message):
+        return False
+    words, told = str(message.get("content") or "").strip(), str(piece.get("content") or "").strip()
+    if not calls_of(piece) and words == told:
+        return True
+    if not made or any(len(name) < _LONG_ID for name in made):
+        return False
+    return _made_in(piece) == made or (not calls_of(piece) and all(name in told for name in made))
