@@ -259,3 +259,23 @@ def test_steps_that_a_result_keeps_apart_are_acts(take: Callable[..., Any], writ
     assert {seen for seen, _ in said_in(steps.filter(index=1).with_columns(action=pl.lit('{"content": ""}')))} == {
         "row 7"
     }
+
+
+def test_traces_of_one_call_each_are_the_talks_that_they_repeat(
+    take: Callable[..., Any], write: Callable[..., Path]
+) -> None:
+    """Where no more than the client of a model is traced, every call is a trace of its own."""
+    rows = []
+    for person, question in enumerate(("Where is order 7?", "And order 8?")):
+        talk = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": question}]
+        for turn in range(2):
+            number, said = 2 * person + turn + 1, {"role": "assistant", "content": f"Answer {turn} to {person}."}
+            attributes = {"gen_ai.operation.name": "chat", "gen_ai.input.messages": json.dumps(talk),
+                          "gen_ai.output.messages": json.dumps([said])}  # fmt: skip
+            context = {"trace_id": f"{number:032x}", "span_id": f"{number:016x}"}
+            rows.append(otel("t1") | {"attributes": attributes, "start_time": at("t1", number), "context": context})
+            talk = [*talk, said, {"role": "user", "content": "Are you sure?"}]
+    write("calls.jsonl", rows)
+    episodes, steps = take().built()
+    assert sorted(episodes["n_steps"]) == [2, 2]
+    assert not steps["resets_context"].any()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flywheel.reading.events import Event, answer_from
+from flywheel.reading.events import Event, answer_from, conversation_of
 from flywheel.reading.messages import Message, call, flat_text
 from flywheel.reading.shapes import instructions_around
 from flywheel.reading.values import as_dict, as_list, first, present, text, when
@@ -76,6 +76,8 @@ class _Calls:
         if payload.get("response_id"):
             source["ids"] += [f"response:{payload['response_id']}"]
         self._instruct(payload, span)
+        if self._spans.is_alone(span) and source["conversation_id"] == span.trace_id and payload.get("input"):
+            source["conversation_id"] = conversation_of(payload["input"], source["user"])
         ts = span.started or when(value_of(span.attributes, aliases().names.time))
         if span.failed and not _has_content(payload):
             return event(source, EventKind.REQUEST, ts, _unanswered(payload))

@@ -9,7 +9,7 @@ In: spans and log records. Out: `Spans`, which knows the columns of each.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
@@ -47,6 +47,7 @@ class Spans:
         self._named = _conversations([*self.spans, *logs])
         self._children: dict[Key, list[Span]] = defaultdict(list)
         self._roles = {id(span): _role(span) for span in self.spans}
+        self._roots = Counter(span.trace_id for span in self.spans if span.parent_id is None)
         self._judges = {name for name, role in self._roles.items() if role == "judge"}
         self._circular: set[int] = set()
         self._circular = {id(span) for span in self.spans if self._under_itself(span)}
@@ -71,6 +72,10 @@ class Spans:
     def children(self, span: Span) -> list[Span]:
         """Return the spans right under one."""
         return self._children.get((span.trace_id, span.span_id), []) if span.span_id else []
+
+    def is_alone(self, span: Span) -> bool:
+        """Whether a span is the only root of its trace: where no more than a client is traced, each call is a trace."""
+        return span.parent_id is None and self._roots[span.trace_id] == 1
 
     def upwards(self, item: Span | LogRecord) -> Iterator[Span | LogRecord]:
         """Yield a span or log record and the spans above it, the nearest first."""
