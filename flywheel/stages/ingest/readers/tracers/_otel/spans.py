@@ -9,9 +9,10 @@ In: spans and log records. Out: `Spans`, which knows the columns of each.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from flywheel.reading.events import Event, Source
@@ -47,7 +48,6 @@ class Spans:
         self._named = _conversations([*self.spans, *logs])
         self._children: dict[Key, list[Span]] = defaultdict(list)
         self._roles = {id(span): _role(span) for span in self.spans}
-        self._roots = Counter(span.trace_id for span in self.spans if span.parent_id is None)
         self._judges = {name for name, role in self._roles.items() if role == "judge"}
         self._circular: set[int] = set()
         self._circular = {id(span) for span in self.spans if self._under_itself(span)}
@@ -74,8 +74,17 @@ class Spans:
         return self._children.get((span.trace_id, span.span_id), []) if span.span_id else []
 
     def is_alone(self, span: Span) -> bool:
-        """Whether a span is the only root of its trace: where no more than a client is traced, each call is a trace."""
-        return span.parent_id is None and self._roots[span.trace_id] == 1
+        """Whether all of a span's trace is under it: where no more than a client is traced, each call is a trace."""
+        return span.parent_id is None and self._tops[span.trace_id] == {id(span)}
+
+    @cached_property
+    def _tops(self) -> Mapping[str | None, set[int]]:
+        """The outermost spans of each trace, as far as the record has them."""
+        tops: dict[str | None, set[int]] = defaultdict(set)
+        for span in self.spans:
+            *_, top = self.upwards(span)
+            tops[span.trace_id].add(id(top))
+        return tops
 
     def upwards(self, item: Span | LogRecord) -> Iterator[Span | LogRecord]:
         """Yield a span or log record and the spans above it, the nearest first."""
