@@ -84,7 +84,8 @@ class LogEvent(Row):
     - request: {"messages": [Message, ...] (required; [] where the event only names things), "tools": [OpenAI function
       schema, ...], "replaces_context": true where they replace all messages before (a compacted history),
       "usage_so_far": {"input_tokens", "output_tokens"} a running total, "forked_from": the session that this
-      one repeats, "opens": the session that begins here in a file of several, "summary": true as with model_call}
+      one repeats, "opens": the session that begins here in a file of several, "pieces" and "summary": true as with
+      model_call}
       messages that reached the agent from outside: system prompt, user turns, injected history.
     - model_call: {"message": Message (required), "input": [Message, ...] the full input where the log repeats it,
       "tools": [...], "response_id", "finish_reason", "input_tokens", "output_tokens", "cost_usd", "latency_s",
@@ -94,6 +95,7 @@ class LogEvent(Row):
       pieces without any, are joined in order), "copied": true where another conversation holds the same call (a fork):
       its tokens and cost count there, "attempt_step": its number, where an attempt has no name but its task's
       (with "attempt_done": true for its last),
+      "pieces": true where what it was asked may be in requests of its span, a message a record,
       "summary": true where it is of a whole trace's own input and output, used only if the trace (by its id; without
       one the conversation) has no other call}
     - tool_call: {"arguments": {...}, "attachments"} a call seen apart from a model message (a span).

@@ -7,6 +7,7 @@ revision is the whole message once more, with what came since, and takes the pla
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -35,7 +36,7 @@ class Event(NamedTuple):
 
 def join_fragments(events: Sequence[Event]) -> list[Event]:
     """Return the events with every response complete."""
-    events = _without_echoes(_by_whom(events))
+    events = _without_echoes(_by_whom(_whole_inputs(events)))
     named = _responses(events)
     pieces: dict[str, list[Event]] = {}
     for event, response in zip(events, named, strict=True):
@@ -50,6 +51,31 @@ def join_fragments(events: Sequence[Event]) -> list[Event]:
         elif response in pieces:
             joined.append(_joined(pieces.pop(response)))
     return joined
+
+
+def _whole_inputs(events: Sequence[Event]) -> Sequence[Event]:
+    """Return the events with what a call was asked as its input, where each message of it is a record of its own.
+
+    Exporters write such records in batches, of which the answer is mostly in a later one.
+    """
+    spans: dict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        if event.payload.get("pieces") is True and event.span_id:
+            spans[event.span_id].append(event)
+    whole: dict[str, Event | None] = {}  # by event id; None for a piece that is in another
+    for pieces in spans.values():
+        call = next((piece for piece in pieces if piece.kind == "model_call"), None)
+        if call is None or len(pieces) == 1:
+            continue
+        asked = [message for piece in pieces for message in _asked_in(piece)]
+        whole |= {piece.event_id: None for piece in pieces if piece.kind == "request"}
+        whole[call.event_id] = call._replace(payload=call.payload | ({"input": asked} if asked else {}))
+    return [one for event in events if (one := whole.get(event.event_id, event)) is not None] if whole else events
+
+
+def _asked_in(piece: Event) -> list[Any]:
+    messages = piece.payload.get("messages" if piece.kind == "request" else "input")
+    return messages if isinstance(messages, list) else []
 
 
 def _by_whom(events: Sequence[Event]) -> Sequence[Event]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from flywheel.reading.values import embedded
 from flywheel.records import ToolStatus
 from flywheel.stages.common.canonical import call_key
 from flywheel.stages.common.sampling import served
@@ -386,4 +387,5 @@ def _is_left_out(message: dict[str, Any], history: Messages) -> bool:
     if any(not m.get("tool_call_id") or m["tool_call_id"] == message.get("tool_call_id") for m in results):
         return False
     content = str(message.get("content") or "").strip()
-    return not any(content in str(m.get("content") or "") for m in history)
+    value = embedded(content)
+    return not any(content in (told := str(m.get("content") or "")) or value == embedded(told) for m in history)

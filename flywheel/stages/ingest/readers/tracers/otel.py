@@ -25,7 +25,9 @@ from flywheel.stages.ingest.readers.tracers._otel.otlp import (
     LogRecord,
     Span,
     is_envelope,
+    is_single_log,
     open_envelope,
+    single_log,
     single_span,
 )
 from flywheel.stages.ingest.readers.tracers._otel.runs import run_events
@@ -43,12 +45,14 @@ def _read(record: Any) -> Iterator[Event]:
         yield from _envelope_events(open_envelope(record))
     elif is_exported(record):
         yield from events_of(exported_spans(record))
+    elif is_single_log(record):
+        yield from _envelope_events(Envelope(logs=[single_log(record)]))
     else:
         yield from events_of([single_span(record)])
 
 
 def _is_known(record: Any) -> bool:
-    return is_envelope(record) or is_exported(record) or _is_single_span(record)
+    return is_envelope(record) or is_exported(record) or _is_single_span(record) or is_single_log(record)
 
 
 def _is_single_span(record: Any) -> bool:
@@ -106,9 +110,11 @@ def _log_events(logs: list[LogRecord], spans: Spans) -> Iterator[Event]:
             records.sort(key=_time)
         asked, answers = legacy_messages(records)
         if answers:
-            yield _logged_call(records[-1], spans, (asked or None, answers, []))
+            call = _logged_call(records[-1], spans, (asked or None, answers, []))
+            yield {**call, "payload": call["payload"] | {"pieces": True}}
         elif asked:
-            yield event(spans.source(records[0], 0), EventKind.REQUEST, records[0].ts, {"messages": asked})
+            source = spans.source(records[0], 0)
+            yield event(source, EventKind.REQUEST, records[0].ts, {"messages": asked, "pieces": True})
 
 
 def _time(record: LogRecord) -> Any:
@@ -132,5 +138,5 @@ def _reason(record: LogRecord) -> dict[str, Any]:
 
 
 READER = reader(
-    "otel", 13, "OTLP JSON and single spans", marks=_is_known, refusal="no resourceSpans or resourceLogs", read=_read
+    "otel", 14, "OTLP JSON and single spans", marks=_is_known, refusal="no resourceSpans or resourceLogs", read=_read
 )

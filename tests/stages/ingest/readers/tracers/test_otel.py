@@ -247,3 +247,49 @@ def test_spans_whose_ids_are_beside_their_names_are_read() -> None:
     assert READER.sniff(Sample("rows.jsonl", [{**stored, "inputs": {}, "outputs": {}}])) < 1  # of another tracer
     assert [event["kind"] for event in read(called)] == ["model_call"]
     assert read(stored) == []
+
+
+def printed(record: dict[str, Any], second: int) -> dict[str, Any]:
+    """Return a log record as an SDK's console exporter prints it."""
+    name, body = record["event"], record["body"]
+    return {
+        "body": body, "severity_number": 9, "severity_text": None, "attributes": {"event.name": name},
+        "dropped_attributes": 0, "timestamp": f"2026-10-01T09:00:{second:02}Z", "trace_id": "0x" + TRACE,
+        "observed_timestamp": f"2026-10-01T09:00:{second:02}Z", "span_id": f"0x{record['call']:016x}",
+        "trace_flags": 1, "resource": {"attributes": {}},
+    }  # fmt: skip
+
+
+MADE = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+BEGUN = [("gen_ai.system.message", {"content": "Be kind."}), ("gen_ai.user.message", {"content": "When?"})]
+SPOKEN = [  # two calls, each with its history, a message a record
+    *({"call": 1, "event": event, "body": body} for event, body in BEGUN),
+    {"call": 1, "event": "gen_ai.choice", "body": {"index": 0, "message": {"tool_calls": [MADE]}}},
+    *({"call": 2, "event": event, "body": body} for event, body in BEGUN),
+    {"call": 2, "event": "gen_ai.assistant.message", "body": {"tool_calls": [MADE]}},
+    {"call": 2, "event": "gen_ai.tool.message", "body": {"id": "c1", "content": "Monday"}},
+    {"call": 2, "event": "gen_ai.choice", "body": {"index": 0, "message": {"content": "On Monday."}}},
+]
+
+
+@pytest.mark.parametrize("form", ["printed", "exported"])
+def test_a_call_whose_messages_are_records_of_their_own_is_whole(
+    form: str, take: Callable[..., Any], write: Callable[..., Path]
+) -> None:
+    """Exporters write log records in batches, of which the answer is mostly in a later one."""
+    lines = [printed(record, second) for second, record in enumerate(SPOKEN)]
+    if form == "exported":
+        lines = [
+            logs({"eventName": one["event"], "body": value(one["body"]), "traceId": TRACE,
+                  "spanId": f"{one['call']:016x}", "timeUnixNano": str(START + second * 10**9)})
+            for second, one in enumerate(SPOKEN)
+        ]  # fmt: skip
+    other = printed({"event": "app.started", "body": "ready", "call": 9}, 50)
+    write("logs.jsonl", [*lines, other] if form == "printed" else lines)
+    taken = take()
+    assert (taken.quarantined.height, taken.adds_up()) == (0, True)
+    episodes, steps = taken.built()
+    assert episodes["n_steps"].to_list() == [2]
+    assert not steps["resets_context"].any()
+    seen = [json.loads(observation) for observation in steps.sort("index")["observation"]]
+    assert [[message["role"] for message in one] for one in seen] == [["system", "user"], ["tool"]]

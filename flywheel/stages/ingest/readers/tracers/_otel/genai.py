@@ -250,18 +250,13 @@ def _chosen(fields: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _legacy(role: str, fields: Mapping[str, Any]) -> list[Any]:
     """Return the message of an event; Strands writes Bedrock's parts as JSON text, with results as a user's."""
-    content = fields.get("content")
+    content, calls = fields.get("content"), embedded(fields.get("tool_calls"))
+    made = {"tool_calls": calls} if isinstance(calls, list) else {}
     kinds = [part for part in as_list(content) if "kind" in as_dict(part)]  # Pydantic AI's, before version 2
-    if (parts := parts_of(content)) or (kinds and len(kinds) == len(as_list(content)) and not fields.get("tool_calls")):
-        parts = parts or kinds
-        return turns_of([{"role": "user" if role == "tool" else role, "content": parts}])
-    kept = {"role": role, "content": as_text(fields.get("content"))}
-    calls = embedded(fields.get("tool_calls"))
-    if isinstance(calls, list):
-        kept["tool_calls"] = calls
-    if role == "tool":
-        kept["tool_call_id"] = fields.get("id")
-    return [kept]
+    if parts := parts_of(content) or kinds:
+        return turns_of([{"role": "user" if role == "tool" else role, "content": parts, **made}])
+    named = {"tool_call_id": fields.get("id")} if role == "tool" else {}
+    return [{"role": role, "content": as_text(content), **made, **named}]
 
 
 def as_text(value: Any) -> Any:

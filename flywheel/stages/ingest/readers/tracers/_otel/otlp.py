@@ -28,6 +28,7 @@ _OK_CODES = {1, "1", "OK"}
 DETAILS = "gen_ai.client.inference.operation.details"  # an event with a call's messages, of a span or a log
 _SERVER_KINDS = {2, "2", "SERVER"}
 _NO_MODEL = {"unknown", "none", "n/a"}
+_PRINTED = {"body", "severity_number", "attributes", "trace_id", "span_id", "trace_flags"}
 _COLUMN = "attributes."  # of a data frame
 
 
@@ -123,6 +124,22 @@ def open_envelope(record: Any) -> Envelope:
     return envelope
 
 
+def is_single_log(record: Any) -> bool:
+    """Whether a record is a log record as an SDK prints it, or one of a model's call in some other form."""
+    fields = as_dict(record)
+    if fields.keys() >= _PRINTED:
+        return True
+    if "attributes" not in fields or {"trace_id", "traceId"}.isdisjoint(fields) or "body" not in fields:
+        return False
+    name = first(fields, ("event_name", "eventName")) or as_dict(fields["attributes"]).get("event.name")
+    return isinstance(name, str) and name.startswith("gen_ai.")
+
+
+def single_log(fields: Mapping[str, Any]) -> LogRecord:
+    """Return a single log record, with its own resource."""
+    return _log(fields, plain_attributes(as_dict(fields.get("resource")).get("attributes")))
+
+
 def single_span(fields: Mapping[str, Any]) -> Span:
     """Return a single span, with its own resource."""
     resource = as_dict(fields.get("resource")).get("attributes") or embedded(fields.get("otel_resource_attributes"))
@@ -185,7 +202,8 @@ def _event(fields: Mapping[str, Any]) -> SpanEvent:
 
 def _log(fields: Mapping[str, Any], resource: dict[str, Any]) -> LogRecord:
     attributes = folded(plain_attributes(fields.get("attributes")))
-    times = ("timeUnixNano", "time_unix_nano", "observedTimeUnixNano", "observed_time_unix_nano")
+    times = ("timeUnixNano", "time_unix_nano", "timestamp", "observedTimeUnixNano", "observed_time_unix_nano",
+             "observed_timestamp")  # fmt: skip
     return LogRecord(
         trace_id=OTEL.id_of(fields, "trace"),
         span_id=OTEL.id_of(fields, "id"),
