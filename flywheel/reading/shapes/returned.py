@@ -51,7 +51,7 @@ def _as_message(fields: Mapping[str, Any]) -> Message:
 
 
 def _flagged(fields: Mapping[str, Any]) -> Message:
-    """Return LlamaIndex' result, which says whether it is an error."""
+    """Return LlamaIndex' result, which has a flag for errors."""
     if "raw_output" not in fields or not isinstance(fields.get("is_error"), bool):
         return {}
     said = flat_text(fields.get("blocks")) or flat_text(fields["raw_output"])

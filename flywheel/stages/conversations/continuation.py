@@ -45,7 +45,7 @@ def continuation(context: Messages, history: Messages) -> Messages | None:
 
 
 def retold(context: Messages, history: Messages) -> Messages | None:
-    """Return what a history adds to the context where a program tells the agent's acts in other words of its own.
+    """Return what a history adds to the context where a program writes the agent's acts otherwise.
 
     The Responses API has a message for each thought, text and call of one act; frameworks leave out the words next to
     calls, the calls, or an act of calls alone. An act is known by its calls' ids, by its words, or by all that its

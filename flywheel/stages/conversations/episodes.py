@@ -271,7 +271,7 @@ def _request(transcript: Transcript) -> str:
     """Return what the user asked for first.
 
     A greeting alone is not one: while the user wrote few words and the agent only asks back, the user's answers belong
-    to the request; of a turn that is logged with the talk before it what was said last. Messages after the agent did or
+    to the request; of a turn that is logged with the talk before it, the last words. Messages after the agent did or
     answered something are reactions, and never part of it.
     """
     request: list[str] = []
