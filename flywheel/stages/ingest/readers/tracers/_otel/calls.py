@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flywheel.reading.events import Event, answer_from, conversation_of
+from flywheel.reading.events import Event, Source, answer_from, conversation_of
 from flywheel.reading.messages import Message, call, flat_text
 from flywheel.reading.shapes import instructions_around
 from flywheel.reading.values import as_dict, as_list, first, present, text, when
@@ -76,8 +76,8 @@ class _Calls:
         if payload.get("response_id"):
             source["ids"] += [f"response:{payload['response_id']}"]
         self._instruct(payload, span)
-        if self._spans.is_alone(span) and source["conversation_id"] == span.trace_id and payload.get("input"):
-            source["conversation_id"] = conversation_of(payload["input"], source["user"])
+        if self._spans.is_alone(span) and source["conversation_id"] == span.trace_id:
+            source["conversation_id"] = _named_alone(payload, source)
         ts = span.started or when(value_of(span.attributes, aliases().names.time))
         if span.failed and not _has_content(payload):
             return event(source, EventKind.REQUEST, ts, _unanswered(payload))
@@ -101,6 +101,17 @@ class _Calls:
         for duplicate in self._inner[id(span)]:
             yield duplicate
             yield from self._duplicates_of(duplicate)
+
+
+def _named_alone(payload: Mapping[str, Any], source: Source) -> str:
+    """Name the conversation of a trace that is one call: by how its input begins, or by its response where it has none.
+
+    A client may trace its own requests, without content, next to the spans of an instrumentation.
+    """
+    if payload.get("input"):
+        return conversation_of(payload["input"], source["user"])
+    response = payload.get("response_id") if not _has_content(payload) else None
+    return f"response:{response}" if response else str(source["conversation_id"])
 
 
 def _payload(span: Span) -> dict[str, Any]:

@@ -124,13 +124,17 @@ def output_of(attributes: Mapping[str, Any]) -> list[Message]:
     if calls and turns and len(calls) > len(turns[0].get("tool_calls", ())):
         turns[0] = turns[0] | {"tool_calls": calls}
     is_numbered = output is attributes.get("llm.output_messages")
-    choices = (
-        len(as_list(as_dict(embedded(attributes.get("output.value"))).get("choices")))
-        if is_numbered
-        else (sum("finish_reason" in as_dict(item) for item in as_list(output)))
-    )
-    turns = turns if choices > 1 or not (is_numbered or _ENDED in attributes) else _as_one(turns)
+    told = as_list(as_dict(embedded(attributes.get("output.value"))).get("choices")) if is_numbered else as_list(output)
+    ended = [item for item in told if is_numbered or "finish_reason" in as_dict(item)]
+    is_one = len(ended) < 2 or (not is_numbered and _are_pieces(turns))  # noqa: PLR2004 - choices
+    turns = _as_one(turns) if is_one and (is_numbered or _ENDED in attributes) else turns
     return _with_thoughts([_with_calls(turn, attributes) for turn in turns], attributes)
+
+
+def _are_pieces(turns: list[Message]) -> bool:
+    """Whether answers are words first and calls after them, which no one samples side by side, but one reply has."""
+    words, *rest = turns
+    return bool(rest) and not words.get("tool_calls") and all(set(turn) <= {"role", "tool_calls"} for turn in rest)
 
 
 def _with_calls(turn: Message, attributes: Mapping[str, Any]) -> Message:
