@@ -13,6 +13,7 @@ malformed a much better candidate, some of whose calls are malformed: what does 
 odd       users alike, skewed differences: does the level hold?
 recurring the same sixty tasks for ever: can a better candidate be promoted, and is an equal one?
 small     a few held-out tasks, most of them looked at before: how often is the third candidate promoted?
+forgotten candidates that lost a rare kind of case while they gained: promoted, rejected, or waiting for ever?
 samples   several attempts a case: after how many nights is the first level reached?
 covariate what the champion's history explains of the differences
 canary    users who return every night: false promotions and rollbacks, and true ones
@@ -46,6 +47,7 @@ from flywheel.stats.planning import candidate_level
 from gate_again import again, covariate, held, malformed, recurring, samples, small
 from gate_canary import canary, failing
 from gate_rows import CFG, EMPTY, RULES, Rival, metric, outcomes
+from gate_waiting import forgotten
 
 if TYPE_CHECKING:
     from flywheel.config import GateConfig
@@ -319,7 +321,7 @@ PARTS: dict[str, Callable[[int], Iterator[str]]] = {
     "mixed": mixed, "again": again, "held": held,
     "malformed": malformed, "odd": odd,
     "recurring": recurring, "small": small, "samples": samples, "covariate": covariate,
-    "canary": canary, "failing": failing,
+    "canary": canary, "failing": failing, "forgotten": forgotten,
     "slice": regression, "holds": holds, "alike": alike, "coverage": coverage, "speed": speed,
 }  # fmt: skip
 

@@ -9,8 +9,11 @@ from flywheel.extensions import GateInput
 from flywheel.present import NAMED, count, metric_evidence, metric_name, p_value, plain_interval, some
 from flywheel.records import EvalReport, MeasureRow, MetricRow, RuleResult, Verdict
 from flywheel.stages.gate.non_inferior import ALPHA, guarded_rows, is_head
+from flywheel.stages.gate.superiority import FUTILE_FROM, RULE, has_evidence
 from flywheel.stats.multiple import holm
 from flywheel.stats.paired import mcnemar_better
+
+_PATIENCE = 3  # looks at which a candidate with its evidence has waited for its guardrails alone
 
 
 def no_deterioration(inputs: GateInput, cfg: GateConfig) -> RuleResult:
@@ -21,21 +24,33 @@ def no_deterioration(inputs: GateInput, cfg: GateConfig) -> RuleResult:
     the rest in parts of 1 / (t (t - 1)) by look t; all looks together reject an equal candidate in at most 5% of runs.
     Looks worse: a guardrail's own test at 5%, uncorrected. That is not proof, but a slice with
     too few cases to prove anything is exactly where harm hides; it is named, and more of its cases are asked for.
+    Their cases may be used up, and while one candidate waits no other is trained. So one that has its evidence and
+    waits for its guardrails alone is given up, which proves nothing and promotes none: from the second look on if a
+    row is significant by that look alone, and when any looks worse after three looks of such waiting.
     """
     tested = [(row, p) for row in guarded_rows(inputs.report) if (p := p_worse(row)) is not None]
     rows = [row for row, _ in tested]
-    spent = _look_share(inputs)
-    adjusted = [min(1.0, q / spent) for q in holm([p for _, p in tested], _weights(rows))]
+    look = _look(inputs)
+    by_look = holm([p for _, p in tested], _weights(rows))
+    adjusted = [min(1.0, q / _look_share(look)) for q in by_look]
     worse = [(row, q) for row, q in zip(rows, adjusted, strict=True) if q <= ALPHA]
     suspect = [(r, p) for (r, p), q in zip(tested, adjusted, strict=True) if p <= ALPHA < q and not is_head(r)]
+    is_sure = look >= FUTILE_FROM and any(q <= ALPHA for q in by_look)
+    tired = has_evidence(inputs.report.evidence) and (is_sure or _waited(inputs) >= _PATIENCE)
     measures = limited_measures(inputs.report, cfg)
     beyond, grown = list(_beyond(measures, cfg)), list(_grown(measures, cfg))
-    verdict = Verdict.REJECT if worse or beyond else Verdict.INCONCLUSIVE if suspect or grown else Verdict.PROMOTE
+    verdict = (
+        Verdict.REJECT
+        if worse or beyond or (suspect and tired)
+        else Verdict.INCONCLUSIVE
+        if suspect or grown
+        else Verdict.PROMOTE
+    )
     numbers = {"tests": float(len(tested)), "worse": float(len(worse)), "suspect": float(len(suspect)), "alpha": ALPHA}
     numbers |= {f"p: {metric_name(row)}": p for row, p in zip(rows, adjusted, strict=True)}
     numbers |= {"beyond": float(len(beyond)), "grown": float(len(grown)), "limited": float(len(measures))}
     unknown = sorted(cfg.limits.keys() - GateConfig().limits.keys() - {row.measure for row in inputs.report.measures})
-    parts = [*_tests_in_words(worse, suspect, adjusted)]
+    parts = [*_tests_in_words(worse, suspect, adjusted, f"given up after {count(look, 'look')}" if tired else "")]
     parts += [f"Beyond the limit: {'; '.join(beyond)}."] if beyond else []
     parts += [f"More expensive than the champion, which a person may accept: {'; '.join(grown)}."] if grown else []
     if measures and not beyond and not grown:
@@ -54,22 +69,36 @@ def no_deterioration(inputs: GateInput, cfg: GateConfig) -> RuleResult:
     )
 
 
-def _look_share(inputs: GateInput) -> float:
-    """Return a look's share of the error; logs are compared once.
+def _look(inputs: GateInput) -> int:
+    """Return the number of a look at a candidate; logs are compared once, which is 0.
 
     Decisions count too: a primary suite of fixed cases has units at the first look alone, the guardrails at each.
     """
     if inputs.manifest is None:
-        return 1.0
+        return 0
     number = inputs.manifest.round
     decided = sum(p.round == number and p.verdict not in {None, Verdict.BLOCKED} for p in inputs.history)
     looks = inputs.report.evidence.looks if inputs.report.evidence is not None else 0
-    look = max(looks, decided + 1)
-    return 0.5 if look == 1 else 0.5 / (look * (look - 1))
+    return max(looks, decided + 1)
+
+
+def _waited(inputs: GateInput) -> int:
+    """Return at how many looks the candidate had its evidence, and a guardrail that looked worse."""
+    number = inputs.manifest.round if inputs.manifest is not None else None
+    passed = ({r.rule: r.passed for r in p.rules} for p in inputs.history if p.round == number)
+    return sum(rules.get(RULE, False) and not rules.get("no_deterioration", True) for rules in passed)
+
+
+def _look_share(look: int) -> float:
+    """Return a look's share of the error."""
+    return {0: 1.0, 1: 0.5}.get(look) or 0.5 / (look * (look - 1))
 
 
 def _tests_in_words(
-    worse: Sequence[tuple[MetricRow, float]], suspect: Sequence[tuple[MetricRow, float]], adjusted: Sequence[float]
+    worse: Sequence[tuple[MetricRow, float]],
+    suspect: Sequence[tuple[MetricRow, float]],
+    adjusted: Sequence[float],
+    given_up: str,
 ) -> Iterator[str]:
     tests = count(len(adjusted), "test")
     if worse:
@@ -77,7 +106,8 @@ def _tests_in_words(
         yield f"Significantly worse in {len(worse)} of {tests}: {named}."
     if suspect:
         named = some([f"{metric_evidence(row)}, p {p_value(p)}" for row, p in suspect], between="; ")
-        yield f"Looks worse, but is not significant after correction for {tests}: {named}; collect more cases."
+        ending = given_up or "collect more cases"
+        yield f"Looks worse, but is not significant after correction for {tests}: {named}; {ending}."
     if not worse and not suspect:
         least = f", smallest adjusted p {p_value(min(adjusted))}" if adjusted else ""
         yield f"No metric is significantly worse ({tests}, Holm-corrected, alpha {ALPHA}{least})."

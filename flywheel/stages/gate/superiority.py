@@ -43,7 +43,7 @@ def superiority(inputs: GateInput, cfg: GateConfig) -> RuleResult:
     needed = e_value(math.log(1 / evidence.level))
     level = f"candidate {evidence.candidate}, level {p_value(evidence.level)}"
     shown = f"{metric_evidence(row)}: {e_value(evidence.log_e_best)} to 1 against chance"
-    if evidence.log_e_best >= math.log(1 / evidence.level) and evidence.mean > 0:
+    if has_evidence(evidence):
         message = f"{shown}, {needed} to 1 is enough ({level}), {_looks(evidence)}."
         return RuleResult(rule=RULE, passed=True, verdict=Verdict.PROMOTE, message=message, numbers=numbers)
     if evidence.log_e_worse >= math.log(1 / HARM_ALPHA):
@@ -54,6 +54,11 @@ def superiority(inputs: GateInput, cfg: GateConfig) -> RuleResult:
         return _rejected(message, numbers)
     message = f"{shown}, {needed} to 1 is needed ({level}), {_looks(evidence)}; {_missing(evidence)}."
     return _held(message, numbers | _planning(evidence))
+
+
+def has_evidence(evidence: GateEvidence | None) -> bool:
+    """Return whether all looks together are enough, and the candidate is still ahead."""
+    return evidence is not None and evidence.log_e_best >= math.log(1 / evidence.level) and evidence.mean > 0
 
 
 def _held(message: str, numbers: dict[str, float]) -> RuleResult:

@@ -186,3 +186,39 @@ def test_a_fixed_primary_suite_spends_the_guardrails_error_by_decisions() -> Non
 def test_a_row_without_p_value_is_tested_by_mcnemar_if_it_is_binary() -> None:
     assert not worse(guard(1, 17, 60).model_copy(update={"p_worse": None})).passed
     assert worse(real(-1.0, -1.0, -1.0).model_copy(update={"p_worse": None})).numbers["tests"] == 0
+
+
+GAINS, AHEAD = row(60, 8, 400), row(9, 3, 40)  # with its evidence at the first look, and without
+LOOKS_WORSE, FORGOT = guard(1, 7, 60), guard(2, 10, 40)  # the second is significant by a look alone, not by the second
+
+
+def looked(head: MetricRow, part: MetricRow, *, looks: int, waited: int = 0) -> RuleResult:
+    """Return the rule's result at a look, after some at which the candidate waited for its guardrails alone."""
+    passed = [RuleResult(rule="superiority", passed=True, verdict=Verdict.PROMOTE, message="Yes.")]
+    passed += [RuleResult(rule="no_deterioration", passed=False, verdict=Verdict.INCONCLUSIVE, message="No.")]
+    made = report(head, part)
+    assert made.evidence is not None
+    made = made.model_copy(update={"evidence": made.evidence.model_copy(update={"looks": looks})})
+    before = [entry("held", number=2, rules=passed, verdict=Verdict.INCONCLUSIVE) for _ in range(waited)]
+    return no_deterioration(given_input(made, history=before), CFG)
+
+
+def test_a_candidate_that_waits_for_a_forgotten_part_alone_is_given_up() -> None:
+    """The cases of a rare kind are used up: more looks would never prove what one look shows."""
+    assert looked(GAINS, FORGOT, looks=1).verdict == Verdict.INCONCLUSIVE
+    found = looked(GAINS, FORGOT, looks=3)
+    assert found.verdict == Verdict.REJECT
+    assert "not significant after correction" in found.message
+    assert found.message.endswith("; given up after 3 looks.")
+
+
+def test_one_that_has_waited_for_three_looks_is_given_up_for_any_part_that_looks_worse() -> None:
+    found = [looked(GAINS, LOOKS_WORSE, looks=5, waited=waited).verdict for waited in (0, 2, 3)]
+    assert found == [Verdict.INCONCLUSIVE, Verdict.INCONCLUSIVE, Verdict.REJECT]
+    assert looked(GAINS, guard(4, 4, 60), looks=5, waited=4).verdict == Verdict.PROMOTE
+
+
+def test_one_without_its_evidence_is_not_given_up_for_a_guardrail() -> None:
+    """It is not known yet whether it is better, and parts look worse by chance at some look."""
+    assert looked(AHEAD, FORGOT, looks=3).verdict == Verdict.INCONCLUSIVE
+    assert looked(AHEAD, LOOKS_WORSE, looks=5, waited=3).verdict == Verdict.INCONCLUSIVE
