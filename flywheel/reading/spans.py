@@ -155,11 +155,16 @@ def whole_task(
     begun = asked(inputs) or Asked([], None)
     if (talk := talk_of(output, begun.messages)) is not None:
         yield from talk_events(run, talk, present({"tools": begun.tools} | dict(fields or {})))
-        return
+    else:
+        yield from _summary(run, begun.messages, _answers(output), last, fields)
+
+
+def _summary(
+    run: Run, history: list[Message], answers: list[Message], last: int, fields: Mapping[str, Any] | None
+) -> Iterator[Event]:
     kept = present(fields)
     begins = {**run.source, "ts": run.started, "model": kept.pop("model", run.source.get("model"))}
-    yield request(begun.messages, begins, run.source.get("seq", 0), {"summary": True})
-    answers = _answers(output)
+    yield request(history, begins, run.source.get("seq", 0), {"summary": True})
     if answers and not run.error:
         payload = {"message": answers[0], "summary": True, "tags": ["reconstructed"], **kept, **_seconds(run)}
         ended = {"ts": run.ended or run.started, "seq": last}
@@ -194,12 +199,14 @@ def talk_events(run: Run, talk: Talk, fields: Mapping[str, Any]) -> Iterator[Eve
 
 def outline(run: Run, inputs: Any, output: Any, fields: Mapping[str, Any] | None = None) -> Iterator[Event]:
     """Yield what a trace's outermost span was asked and answered, where those are words; else only its place."""
-    begun = asked(inputs)
-    history = begun.messages if begun else []
-    words = [*history, *_answers(output)]
-    is_told = len(words) > 1 and all(map(is_worded, words)) and not run.error
-    if is_told or talk_of(output, history) is not None:
-        yield from whole_task(run, inputs, output, last=run.source.get("seq", 0) + 1, fields=fields)
+    begun = asked(inputs) or Asked([], None)
+    if (talk := talk_of(output, begun.messages)) is not None:
+        yield from talk_events(run, talk, present({"tools": begun.tools} | dict(fields or {})))
+        return
+    answers = _answers(output)
+    words = [*begun.messages, *answers]
+    if len(words) > 1 and all(map(is_worded, words)) and not run.error:
+        yield from _summary(run, begun.messages, answers, run.source.get("seq", 0) + 1, fields)
     else:
         yield place(run)
 
