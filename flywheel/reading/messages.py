@@ -137,6 +137,7 @@ def _message(item: Any, position: int) -> list[Message]:
     if not isinstance(speaker, str) or not speaker.strip():
         raise BadRecordError("bad_record", f"message {position} has no known role")
     role = ROLES.get(speaker) or ROLES.get(speaker.strip().lower(), CONTEXT)
+    role = "tool" if role == "user" and isinstance(item.get("tool_call_id"), str) else role  # Bedrock's, as traced
     if role == CONTEXT:
         return [_context(speaker, item, position)]
     parts = item.get("parts") if "content" not in item else item["content"]

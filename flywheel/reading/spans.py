@@ -21,6 +21,8 @@ from flywheel.reading.status import FAILED, OK, UNKNOWN, error_type, tool_status
 from flywheel.reading.values import embedded, literal, present, text
 from flywheel.records import EventKind
 
+PREPARING = "_prepare_chat_with_tools"  # LlamaIndex's step before each call, which instruments take for one
+
 
 class Run(NamedTuple):
     """One span. `source` holds the columns of its events; `ended_well` is None where the log does not show it."""
@@ -116,6 +118,8 @@ def _arguments(item: Any) -> dict[str, Any] | None:
     """
     value = embedded(item)
     value = literal(value) if isinstance(value, str) else value
+    if isinstance(value, dict) and isinstance(value.get("kwargs"), dict) and not (value.keys() - {"args", "kwargs"}):
+        value = value if value.get("args") else value["kwargs"]  # of a function, as a decorator logs it
     return value if isinstance(value, dict) else None
 
 

@@ -120,7 +120,7 @@ def _of_list(entries: list[Any], depth: int) -> list[Any] | None:
     """Return the turns of a list: choices, or the pieces of one answer."""
     items = listed(entries)
     if items is None:
-        if entries and all(map(is_part, entries)):
+        if entries and (all(map(is_part, entries)) or _are_converse(entries)):
             return turns_of([{"role": "assistant", "content": entries}])
         if entries and all({"name", "arguments"} & as_dict(as_dict(entry).get("function")).keys() for entry in entries):
             return turns_of([{"role": "assistant", "content": None, "tool_calls": entries}])
@@ -128,6 +128,13 @@ def _of_list(entries: list[Any], depth: int) -> list[Any] | None:
         return [t for turns in nested for t in turns or ()] if all(n is not None for n in nested) else None
     turns = [t for t in turns_of(items, "assistant") if t["role"] == "assistant"]
     return _one(turns) if len(turns) > 1 and any(map(_is_piece, items)) else turns
+
+
+def _are_converse(entries: list[Any]) -> bool:
+    """Whether a list is an answer's parts in Bedrock's Converse API: texts, thoughts and calls, without a type."""
+    parts = [as_dict(entry) for entry in entries]
+    known = all(part and part.keys() <= {"text", "toolUse", "reasoningContent"} for part in parts)
+    return known and any("text" not in part for part in parts)
 
 
 def _is_piece(item: Any) -> bool:

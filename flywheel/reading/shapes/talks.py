@@ -62,8 +62,17 @@ def _listed_in(value: Any, depth: int) -> list[Any] | None:
     if (items := listed(opened)) is not None or depth > DEEPEST:
         return items
     outer = as_dict(opened)
+    if items := _ended(outer):
+        return items
     inner = (_listed_in(outer[name], depth + 1) for name in _HOLDERS if isinstance(outer.get(name), list | dict | str))
     return next((items for items in inner if items is not None), None)
+
+
+def _ended(outer: Mapping[str, Any]) -> list[Any]:
+    """Return the messages of CrewAI's result of a task with the answer: without a tool it is next to them."""
+    items, answer = listed(outer.get("messages")), outer.get("raw")
+    is_open = items and as_dict(items[-1]).get("role") in ("system", "user")
+    return [*items, {"role": "assistant", "content": answer}] if items and is_open and isinstance(answer, str) else []
 
 
 def _acts_in(output: Any, question: Sequence[Message]) -> list[Any] | None:

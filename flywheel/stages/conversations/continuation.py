@@ -6,7 +6,7 @@ In: the context, which is what was seen and done so far, and the input of a late
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from flywheel.stages.conversations.duplicates import Messages, calls_of, same_message, signature_of
 
@@ -44,20 +44,31 @@ def continuation(context: Messages, history: Messages) -> Messages | None:
     return history[n:]
 
 
-def retold(context: Messages, history: Messages) -> Messages | None:
+class Retold(NamedTuple):
+    """What a history adds to the context, and what it shows of acts that the log has in part: each with its whole."""
+
+    fresh: Messages
+    completed: list[tuple[dict[str, Any], dict[str, Any]]]
+
+
+def retold(context: Messages, history: Messages) -> Retold | None:
     """Return what a history adds to the context where a program writes the agent's acts otherwise.
 
     The Responses API has a message for each thought, text and call of one act; frameworks leave out the words next to
     calls, the calls, or an act of calls alone. An act is known by its calls' ids, by its words, or by all that its
-    pieces hold together.
+    pieces hold together. Where instrumentation left calls or words of an answer out, the history has them.
     """
-    position = 0
+    position, completed = 0, []
     for message in context:
+        if history[position:] and _is_part(message, history[position]):
+            completed.append((message, history[position]))
+            position += 1
+            continue
         pieces = _pieces(message, history[position:])
         if pieces is None:
             return None
         position += pieces
-    return history[position:]
+    return Retold(history[position:], completed)
 
 
 def _pieces(message: Mapping[str, Any], history: Sequence[dict[str, Any]]) -> int | None:
@@ -82,6 +93,15 @@ def _pieces(message: Mapping[str, Any], history: Sequence[dict[str, Any]]) -> in
     if _is_told_alike(message, history[0]):
         return 1
     return 0 if calls and not words and history[0].get("role") == "tool" else None
+
+
+def _is_part(message: Mapping[str, Any], piece: Mapping[str, Any]) -> bool:
+    """Whether a message of a history has an act's calls and words, and more of them."""
+    if message.get("role") != "assistant" or piece.get("role") != "assistant":
+        return False
+    (_, words, calls), (_, told, made) = signature_of(message), signature_of(piece)
+    is_within = words in {"", told} and (not calls or set(calls) <= set(made))
+    return is_within and (len(made) > len(calls) or (not words and bool(told) and bool(calls) and calls == made))
 
 
 def _is_told_alike(message: Mapping[str, Any], piece: Mapping[str, Any]) -> bool:

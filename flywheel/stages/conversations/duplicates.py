@@ -47,7 +47,7 @@ def _without_summaries(events: Sequence[Event]) -> Sequence[Event]:
     """Return the events without summaries of calls that are logged too: a trace's own input and output.
 
     A summary gives way to the calls of its trace; where one of them names no trace, they are taken to be of the same.
-    Of several of one trace that hold whole talks, an agent's and its helper's, the first stays.
+    Of several of one trace that hold whole talks one that lies within another, a helper's, is left out.
     """
     if not any(event.payload.get("summary") for event in events):
         return events
@@ -66,15 +66,22 @@ def _without_summaries(events: Sequence[Event]) -> Sequence[Event]:
 
 def _inner_talks(summaries: Sequence[Event]) -> set[str]:
     """Return the records whose summary is of a part of a trace of which another one has the talk."""
-    by_trace: dict[str, dict[str, list[Event]]] = defaultdict(lambda: defaultdict(list))
-    for event in summaries:
+    by_trace: dict[str, dict[str, list[tuple[int, Event]]]] = defaultdict(lambda: defaultdict(list))
+    for place, event in enumerate(summaries):
         for trace in _traces(event):
-            by_trace[trace][event.record].append(event)
+            by_trace[trace][event.record].append((place, event))
     inner = set[str]()
     for records in by_trace.values():
-        talks = [record for record, own in records.items() if sum(e.kind != "request" for e in own) > 1]
-        if talks and len(records) > 1:
-            inner |= records.keys() - {talks[0]}
+        talks = [record for record, own in records.items() if sum(e.kind != "request" for _, e in own) > 1]
+        if not talks or len(records) == 1:
+            continue
+        ended = -1
+        for record in (*talks, *(one for one in records if one not in talks)):
+            begins, ends = records[record][0][0], records[record][-1][0]
+            if begins > ended and (record in talks or ended < 0):
+                ended = ends
+            else:
+                inner.add(record)
     return inner
 
 

@@ -118,7 +118,10 @@ def _count_calls(transcript: Transcript, funnel: Funnel) -> None:
     funnel.note("tool calls of steps", transcript.made_calls)
     for reason, count in transcript.uncounted.items():
         funnel.note(f"tool calls {reason}", count)
-    lost = transcript.logged_calls - transcript.made_calls - transcript.uncounted.total()
+    if transcript.shown_calls:
+        funnel.note("tool calls that a later input alone shows", transcript.shown_calls)
+    logged = transcript.logged_calls + transcript.shown_calls
+    lost = logged - transcript.made_calls - transcript.uncounted.total()
     funnel.error("tool calls of events that are in no step", abs(lost))
     funnel.error(f"episodes with tool calls and no step (tagged {UNSTEPPED})", UNSTEPPED in transcript.tags)
 

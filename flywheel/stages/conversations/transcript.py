@@ -65,11 +65,12 @@ class Transcript:
     orphan_results: int = 0
     logged_calls: int = 0  # tool calls of the events: in answers, and as spans
     uncounted: Counter[str] = field(default_factory=Counter)  # those of them that are in no action, by reason
+    shown_calls: int = 0  # of actions whose own records lack them: a later input has them
     seen_calls: int = 0  # calls and results in the messages that the agent was given
 
     @property
     def made_calls(self) -> int:
-        """Tool calls of the actions: `logged_calls` without those that are `uncounted`."""
+        """Tool calls of the actions: `logged_calls` without those `uncounted`, and `shown_calls`."""
         return sum(len(action.calls) for action in self.actions)
 
 
@@ -273,11 +274,11 @@ class _Walker:
         if fresh is None and self._unrepeated:
             repeated = [m for m in self.context if id(m) not in self._unrepeated]
             fresh = continuation(repeated, history)
-            fresh = fresh if fresh is not None else retold(repeated, history)
+            fresh = fresh if fresh is not None else self._retold(repeated, history)
         if fresh is None:
             fresh = continuation(self.context, side_by_side(history, self.context))
         if fresh is None:
-            fresh = retold(self.context, history)
+            fresh = self._retold(self.context, history)
         if fresh is None and self._are_answers(history):
             fresh = history
         if fresh is None:
@@ -287,6 +288,22 @@ class _Walker:
         )
         self._unrepeated |= {id(message) for message in left_out}
         return left_out + fresh, False
+
+    def _retold(self, context: Messages, history: Messages) -> Messages | None:
+        """Return what a history adds that writes acts in other words; acts get what it has of them, and they lack."""
+        found = retold(context, history)
+        for message, whole in found.completed if found is not None else ():
+            act = next((act for act in reversed(self.out.actions) if act.message is message), None)
+            if act is None:
+                continue
+            known = [call_key(call) for call in calls_of(message)]
+            missing = [call for call in calls_of(whole) if call_key(call) not in known]
+            if whole.get("content") and not message.get("content"):
+                act.message["content"] = whole["content"]
+            self.out.shown_calls += len(missing)
+            for call in missing:
+                self._add_call(act, call)
+        return found.fresh if found is not None else None
 
     def _are_answers(self, history: Messages) -> bool:
         """Whether messages only answer the calls of the last action."""
@@ -334,9 +351,14 @@ class _Walker:
 
     def _fill(self, call: dict[str, Any]) -> None:
         """Give a call to the latest act, of which the log has no content: it made what was run after it."""
-        act = self.out.actions[-1]
+        self._add_call(self.out.actions[-1], call)
+
+    def _add_call(self, act: Action, call: dict[str, Any]) -> None:
+        """Give an act a call that its own record lacks."""
         act.message["tool_calls"] = [*act.message.get("tool_calls", ()), call]
-        opened = OpenCall(call["id"], call["name"], call_key(call), malformed=call["arguments"] is None)
+        opened = OpenCall(
+            str(call.get("id") or ""), call["name"], call_key(call), malformed=call.get("arguments") is None
+        )
         act.calls.append(opened)
         self.pending += [early.message for early in self.results.call([opened], is_span=True, goes_on=True)]
 

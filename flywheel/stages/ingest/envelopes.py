@@ -35,8 +35,9 @@ _HELD = (
 _LISTS = (
     "events", "logEvents", "Records", "records", "hits", "Messages", "messages", "entries", "results", "rows", "items",
     "Items", "data", "values", "value", "streams", "result", "logs", "docs", "documents", "conversations",
-    "spans",
+    "spans", "content",
 )  # fmt: skip
+_PAGES = {"page", "total"}  # next to a page's content
 _WORDS = ("input", "output", "inputs", "outputs", "request", "response", "prompt", "completion", "question", "answer",
           "query", "choices", "content", "messages")  # fmt: skip
 _TALKS = ("session_id", "sessionId", "conversation_id", "conversationId", "chat_id", "chatId")
@@ -260,6 +261,8 @@ def _paths(value: Any, path: tuple[str, ...], levels: int) -> Iterator[tuple[str
         elif isinstance(held, dict) and name in _HELD:
             yield (*path, name)
             yield from _paths(held, (*path, name), levels - 1)
+        elif name == "content" and not value.keys() >= _PAGES:
+            continue
         elif isinstance(held, list) and name in _LISTS and not _are_turns(held):
             yield (*path, name, _EACH)
             for item in held[:_MOST_SINGLY]:

@@ -322,3 +322,27 @@ def test_calls_that_follow_an_act_without_content_are_its_own() -> None:
     transcript = read(talk.act(tags=["content_missing"]))
     assert [[c.status for c in action.calls] for action in transcript.actions] == [["ok", "failed"], []]
     assert [m["role"] for m in transcript.actions[1].observation] == ["tool", "tool"]
+
+
+PARTS: dict[str, tuple[dict[str, Any], str | None]] = {  # what an instrument kept of an answer, and of its words
+    "words alone": ({"content": "I look both up."}, "I look both up."),
+    "one of the calls": ({"calls": LOOK[1:]}, "I look both up."),
+    "calls without the words": ({"calls": LOOK}, "I look both up."),
+    "nothing": ({"tags": ["content_missing"]}, "I look both up."),
+}
+
+
+@pytest.mark.parametrize("kept", PARTS, ids=PARTS)
+def test_an_act_that_was_logged_in_part_gets_the_rest_from_the_next_input(kept: str) -> None:
+    given, words = PARTS[kept]
+    asked = [SYSTEM, user("orders 7 and 8?")]
+    talk = Talk("t").act(**given, input=asked)
+    transcript = read(talk.act("done", input=[*asked, said("I look both up.", LOOK), *SEEN]))
+    first, second = transcript.actions
+    assert (first.message.get("content"), [c["id"] for c in first.message["tool_calls"]]) in [
+        (words, [made["id"] for made in order]) for order in (LOOK, LOOK[::-1])
+    ]
+    assert [m["content"] for m in second.observation] == ["shipped", "no order 8"]
+    assert not second.resets_context
+    assert transcript.shown_calls == len(LOOK) - len(given.get("calls", ()))
+    assert transcript.made_calls == transcript.logged_calls + transcript.shown_calls

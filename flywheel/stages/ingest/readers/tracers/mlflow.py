@@ -21,6 +21,7 @@ from flywheel.reading.reader import reader
 from flywheel.reading.shapes import joined_chunks
 from flywheel.reading.span_map import packaged_span_maps
 from flywheel.reading.spans import (
+    PREPARING,
     Run,
     model_call,
     outline,
@@ -112,11 +113,14 @@ def _spans(spans: list[Mapping[str, Any]], source: Source) -> Iterator[Event]:
     for seq, ((span, attributes), kind) in enumerate(zip(items, kinds, strict=True)):
         run = _run(span, {**source, "seq": 2 * seq})
         inputs, output = attributes.get("mlflow.spanInputs"), attributes.get("mlflow.spanOutputs")
-        if kind in _MODEL:
+        if kind in _MODEL and not str(run.name).endswith(PREPARING):
             yield from _model_call(run, attributes, span)
         elif kind == "TOOL":
-            name = _tool_name(run.name, text(attributes.get("mlflow.spanFunctionName")))
-            yield from tool_use(run._replace(name=name), inputs, output)
+            told = text(attributes.get("gen_ai.tool.name"))
+            schema = text(attributes.get("name")) if "parameters" in attributes else None  # LlamaIndex's
+            name = told or schema or _tool_name(run.name, text(attributes.get("mlflow.spanFunctionName")))
+            called = ident(attributes.get("gen_ai.tool.call.id"))
+            yield from tool_use(run._replace(name=name), inputs, output, call_id=called)
         elif run.source["parent_id"] is None and not asks:
             yield from whole_task(run, inputs, output, last=2 * len(spans))
         elif run.source["parent_id"] is None:
@@ -238,4 +242,4 @@ def _opinion(item: Mapping[str, Any], value: Any, aim: str) -> Opinion:
     )
 
 
-READER = reader("mlflow", 5, "MLflow traces", marks=_trace_of, read=_read)
+READER = reader("mlflow", 6, "MLflow traces", marks=_trace_of, read=_read)

@@ -22,7 +22,10 @@ from flywheel.reading.values import as_dict, as_list, count, embedded, first, id
 _TYPES = ("general", "tool", "llm", "guardrail")
 _NOT_THE_AGENTS = ("evaluator",)  # who made a trace
 _ANNOTATORS = {"ui": "human", "online_scoring": "llm"}
-_ROW = {"start_time", "error_info", "feedback_scores", "total_estimated_cost"}
+_ROW = {"id", "start_time"}
+_OF_A_ROW = {"project_id", "project_name", "error_info", "feedback_scores"}  # the SDK leaves out what was never set
+_OF_A_SPAN = {"parent_span_id", "total_estimated_cost", "usage", "source"}
+_OF_A_TRACE = {"thread_id", "span_count", "llm_span_count"}
 _MAPS = packaged_span_maps("flywheel.stages.ingest.readers.tracers")
 _TRACE, _SPAN = _MAPS["opik_trace"], _MAPS["opik_span"]
 
@@ -49,11 +52,11 @@ def _opened(record: Any) -> tuple[Mapping[str, Any] | None, list[Mapping[str, An
     trace, spans = as_dict(fields.get("trace")), fields.get("spans")
     if isinstance(spans, list) and "id" in trace and "start_time" in trace:
         return trace, [as_dict(span) for span in spans]
-    if "id" not in fields or not set(fields) >= _ROW:
+    if not fields.keys() >= _ROW or _OF_A_ROW.isdisjoint(fields):
         return None
     if "trace_id" in fields and fields.get("type") in _TYPES:
-        return None, [fields]
-    return (fields, []) if "thread_id" in fields or "span_count" in fields else None
+        return None if _OF_A_SPAN.isdisjoint(fields) else (None, [fields])
+    return None if "trace_id" in fields or _OF_A_TRACE.isdisjoint(fields) else (fields, [])
 
 
 def _source(row: Mapping[str, Any], columns: SpanMap) -> Source:
@@ -133,4 +136,4 @@ def _opinion(fields: Mapping[str, Any], aim: str) -> Opinion:
     )
 
 
-READER = reader("opik", 5, "Opik traces", marks=_opened, read=_read)
+READER = reader("opik", 6, "Opik traces", marks=_opened, read=_read)

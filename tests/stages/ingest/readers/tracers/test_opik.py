@@ -151,3 +151,22 @@ def test_what_the_library_writes(take: Callable[..., Any]) -> None:
     actions = [json.loads(action) for action in steps.sort("index")["action"]]
     assert actions[1]["content"] == "It arrives on Monday."
     assert taken.events.filter(pl.col("kind") == "feedback").height == 1
+
+
+@pytest.mark.parametrize("form", ["rows", "page"])
+def test_rows_without_what_was_never_set(form: str, take: Callable[..., Any], write: Callable[..., Path]) -> None:
+    """The SDK's own rows leave such fields out, and the API gives a page of rows."""
+    times = {"start_time": "2026-10-01T09:00:00Z", "end_time": "2026-10-01T09:00:02Z"}
+    trace = {"id": "t1", "project_id": "p", "name": "agent", "thread_id": "conv-1", "span_count": 1, **times,
+             "input": {"question": "When?"}, "output": {"output": "Monday."}}  # fmt: skip
+    span = {"id": "s1", "project_id": "p", "trace_id": "t1", "name": "chat", "type": "llm", "source": "sdk", **times,
+            "input": {"messages": [{"role": "user", "content": "When?"}]}, "usage": {"prompt_tokens": 3},
+            "output": {"choices": [{"message": {"role": "assistant", "content": "Monday."}}]}}  # fmt: skip
+    root = {**span, "id": "s0", "name": "agent", "type": "general", "input": {"question": "When?"}}
+    for name, rows in (("traces", [trace]), ("spans", [root, span])):
+        page = {"page": 1, "size": 100, "total": len(rows), "content": rows}
+        write(f"{name}.jsonl", rows if form == "rows" else [page])
+    taken = take()
+    assert (taken.quarantined.height, taken.adds_up()) == (0, True)
+    episodes, steps = taken.built()
+    assert (episodes["conversation_id"].to_list(), steps.height) == (["conv-1"], 1)

@@ -352,3 +352,24 @@ def test_a_run_of_a_part_of_a_graph_is_no_task_and_an_unknown_model_is_none() ->
     node = span(2, {"gen_ai.operation.name": "execute_task", "gen_ai.task.id": "019e-a"}, parentSpanId="")
     event, *_ = read(call, node)
     assert (event["task_key"], event["model"]) == (None, "claude-x")
+
+
+def test_a_handoff_is_who_speaks_on_and_no_call() -> None:
+    plain = {"openinference.span.kind": "TOOL", "input.value": "triage", "output.value": "orders"}
+    assert [e["kind"] for e in read(span(1, plain, name="handoff to orders"))] in ([], ["request"])
+
+
+def test_the_id_of_a_response_may_be_within_a_frameworks_message() -> None:
+    message = {"kwargs": {"content": "Monday.", "response_metadata": {"id": "msg_1", "model": "m"}}}
+    output = {"generations": [[{"text": "Monday.", "message": message}]]}
+    (act,) = read(span(1, {"openinference.span.kind": "LLM", "output.value": json.dumps(output),
+                           "llm.output_messages.0.message.role": "assistant",
+                           "llm.output_messages.0.message.content": "Monday."}))  # fmt: skip
+    assert "response:msg_1" in act["ids"]
+
+
+def test_a_users_message_with_a_calls_id_is_its_result() -> None:
+    numbered = {f"llm.input_messages.0.message.{k}": v for k, v in
+                {"role": "user", "content": "Monday", "tool_call_id": "c1"}.items()}  # fmt: skip
+    (act,) = read(span(1, {"openinference.span.kind": "LLM", "output.value": "Fine."} | numbered))
+    assert act["payload"]["input"] == [{"role": "tool", "content": "Monday", "tool_call_id": "c1", "status": "unknown"}]

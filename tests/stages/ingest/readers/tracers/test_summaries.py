@@ -279,3 +279,19 @@ def test_traces_of_one_call_each_are_the_talks_that_they_repeat(
     episodes, steps = take().built()
     assert sorted(episodes["n_steps"]) == [2, 2]
     assert not steps["resets_context"].any()
+
+
+def test_talks_of_a_trace_one_after_another_are_all_told(take: Callable[..., Any], write: Callable[..., Path]) -> None:
+    """Two agents of a crew: the second used no tool, so that its answer is next to its messages."""
+    rows = []
+    for number, (question, answer) in enumerate(TURNS.values(), 1):
+        held = {"raw": answer, "messages": [{"role": "system", "content": f"You are {number}."},
+                                            {"role": "user", "content": question}]}  # fmt: skip
+        row = otel("t1") | {"parent_id": "0x00000000000000fe", "start_time": at("t1", 3 * number),
+                            "end_time": at("t1", 3 * number + 2)}  # fmt: skip
+        row["context"] = {**row["context"], "span_id": f"0x{number:016x}"}
+        row["attributes"] = {"openinference.span.kind": "AGENT", "output.value": json.dumps(held)}
+        rows.append(row)
+    write("runs.jsonl", rows)
+    _, steps = take().built()
+    assert said_in(steps) == list(TURNS.values())

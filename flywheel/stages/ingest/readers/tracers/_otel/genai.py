@@ -11,7 +11,7 @@ from typing import Any
 
 from flywheel.extensions import BadRecordError
 from flywheel.reading.messages import REDACTED, Message, call, flat_text, messages, name_results
-from flywheel.reading.shapes import answered, asked, call_of, schemas
+from flywheel.reading.shapes import about_answer, answered, asked, call_of, schemas
 from flywheel.reading.shapes.acts import call_in, tool_in
 from flywheel.reading.shapes.returned import parts_of
 from flywheel.reading.shapes.turns import turns_of
@@ -139,7 +139,7 @@ def _are_pieces(turns: list[Message]) -> bool:
 
 def _with_calls(turn: Message, attributes: Mapping[str, Any]) -> Message:
     """Return an answer that ended in calls with those that another attribute has: LlamaIndex, as OpenLLMetry writes."""
-    if turn.get("content") == '""':  # no words, as LangChain's instrumentation once wrote them
+    if turn.get("content") == '""' or (turn.get("content") == "None" and turn.get("tool_calls")):  # no words
         turn = {name: value for name, value in turn.items() if name != "content"}
     ended = _last_reason(attributes)
     if turn.get("tool_calls") or ended not in _CALLING:
@@ -194,9 +194,13 @@ def call_payload(attributes: Mapping[str, Any]) -> dict[str, Any]:
         if any(isinstance(inside.get(name), list) for name in ("choices", "output", "content"))
         else None
     )
+    response_id = ident(value_of(attributes, names.response_id)) or response_id
+    if response_id is None:  # within a framework's message
+        told = (about_answer(attributes[name]) for name in names.output if attributes.get(name) is not None)
+        response_id = next((about["response_id"] for about in told if "response_id" in about), None)
     return present(
         tools=tools_of(attributes),
-        response_id=ident(value_of(attributes, names.response_id)) or response_id,
+        response_id=response_id,
         finish_reason=text(as_list(reasons)[0] if as_list(reasons) else reasons) or _last_reason(attributes),
         **OTEL.usage(attributes) | _of_langfuse(attributes),
         sampling=_sampling(attributes) or None,

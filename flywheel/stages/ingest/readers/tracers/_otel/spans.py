@@ -17,6 +17,7 @@ from typing import Any
 
 from flywheel.reading.events import Event, Source
 from flywheel.reading.shapes import schemas
+from flywheel.reading.spans import PREPARING
 from flywheel.reading.values import first, ident, present
 from flywheel.records import EventKind, content_id
 from flywheel.stages.ingest.readers.tracers._otel.aliases import aliases
@@ -27,7 +28,6 @@ DIALECTS = ("gen_ai.", "llm.", "openinference.", "ai.", "lk.", "gcp.vertex.agent
             "haystack.")  # fmt: skip
 _MAX_DEPTH = 200
 _MCP = "mcp.method.name"
-_PREPARING = "_prepare_chat_with_tools"  # LlamaIndex's step before each call, which OpenInference takes for one
 _OPERATION = "gen_ai.operation.name"
 _OFFERED = "gen_ai.tool.definitions"
 
@@ -192,7 +192,7 @@ def _orphan(item: Span | LogRecord) -> str:
 
 def _role(span: Span) -> str:
     method = span.attributes.get(_MCP)
-    if method is not None or span.name.endswith(_PREPARING):  # a server's side of a call duplicates its client's
+    if method is not None or span.name.endswith(PREPARING):  # a server's side of a call duplicates its client's
         return "tool" if method == "tools/call" and not span.server else ""
     table = aliases()
     value = first(span.attributes, table.names.operation)

@@ -22,13 +22,15 @@ from flywheel.stages.ingest.readers.tracers._otel.spans import Spans, event
 
 _NOT_SAID = {"<not specified>"}  # Google ADK's word for no call id
 _MERGED = "(merged tools)"  # Google ADK's summary of parallel calls, which have spans of their own
+_HANDOFF = "handoff to "  # of the OpenAI Agents SDK: who speaks on; the call that asked for it is in the answer
 _FUNCTIONS = {"args", "kwargs", "sanitize_inputs_outputs"}  # of a decorator, of smolagents
 
 
 def tool_events(span: Span, spans: Spans, seq: int) -> Iterator[Event]:
     """A tool span is a call at its beginning and a result at its end."""
     name, outer = _tool_name(span), spans.parent(span)
-    if name == _MERGED or (outer is not None and spans.role(outer) == "tool" and _tool_name(outer) == name):
+    is_twin = outer is not None and spans.role(outer) == "tool" and _tool_name(outer) == name
+    if name == _MERGED or span.name.startswith(_HANDOFF) or is_twin:
         return
     inner = [s for s in spans.children(span) if spans.role(s) == "tool" and _tool_name(s) == name]
     copies = [span, *inner]
