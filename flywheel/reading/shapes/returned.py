@@ -46,6 +46,7 @@ def _as_message(fields: Mapping[str, Any]) -> Message:
     """Return a framework's message of a tool, in which LangChain may have its fields as `data`."""
     data = as_dict(fields.get("data"))
     message = {**data, "type": "tool"} if fields.get("type") == "tool" and data else fields
+    message = {**fields, "type": "tool"} if fields.get("_class_name") == "ToolMessage" else message  # Weave's
     turns = transcript([message]) if message else None
     return turns[0] if turns and len(turns) == 1 and turns[0]["role"] == "tool" else {}
 

@@ -64,15 +64,17 @@ def _is_flat(record: Any) -> bool:
 def _call(row: Mapping[str, Any]) -> Iterator[Event]:
     attributes, summary = as_dict(embedded(row.get("attributes"))), as_dict(embedded(row.get("summary")))
     op = str(row.get("op_name")).rpartition("/")[2].partition(":")[0]
-    kind = as_dict(attributes.get("weave")).get("kind")
+    kind = _kind(op, attributes)
     if row.get("is_eval") is True or _EVALUATED in attributes or op.startswith("Evaluation."):
         return
-    run = _run(row, op, attributes, as_dict(summary.get("weave")))
+    run = _run(_of_langchain(row, kind), op, attributes, as_dict(summary.get("weave")))
     inputs, output = _inner(row.get("inputs"), "inputs"), _inner(row.get("output"), "outputs")
     if kind == "llm" or (kind is None and _is_answer(inputs, output)):
         yield from _model_call(run, inputs, output, summary)
     elif kind == "tool":
-        yield from tool_use(run, inputs, as_dict(output)["output"] if set(as_dict(output)) == {"output"} else output)
+        called = ident(as_dict(as_dict(embedded(row.get("output"))).get("extra")).get("tool_call_id"))
+        result = as_dict(output)["output"] if set(as_dict(output)) == {"output"} else output
+        yield from tool_use(run, inputs, None if run.error else result, call_id=called)
     elif kind not in _SILENT_KINDS and run.source["parent_id"] is None:
         yield from outline(run, inputs, output, _counts(summary))
     elif kind not in _SILENT_KINDS:
@@ -80,6 +82,21 @@ def _call(row: Mapping[str, Any]) -> Iterator[Event]:
     for item in map(as_dict, as_list(as_dict(summary.get("weave")).get("feedback"))):
         if _FEEDBACK(item):
             yield from _feedback(item, run.source)
+
+
+def _kind(op: str, attributes: Mapping[str, Any]) -> str | None:
+    """Return what a call is; LangChain's chains, which only some of its clients know, are neither models nor tools."""
+    if op.startswith("langchain.Chain."):
+        return None
+    return "tool" if op.startswith("langchain.Tool.") else as_dict(attributes.get("weave")).get("kind")
+
+
+def _of_langchain(row: Mapping[str, Any], kind: str | None) -> Mapping[str, Any]:
+    """Return a call with its thread, and a tool's error, where these are in the run of LangChain that is its output."""
+    run = as_dict(embedded(row.get("output")))
+    thread = ident(as_dict(as_dict(run.get("extra")).get("metadata")).get("thread_id")) if "run_type" in run else None
+    kept = {**row, "thread_id": thread} if thread and row.get("thread_id") is None else row
+    return {**kept, "exception": run["error"]} if kind == "tool" and run.get("error") else kept
 
 
 def _inner(item: Any, name: str) -> Any:
@@ -190,7 +207,7 @@ def _opinion(name: str, payload: Mapping[str, Any], aim: str, annotator: str | N
 
 READER = reader(
     "weave",
-    7,
+    8,
     "Weave calls and feedback",
     marks=_CALL | _FEEDBACK | _is_flat,
     refusal="neither a call nor feedback",

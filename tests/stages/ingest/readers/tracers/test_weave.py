@@ -150,3 +150,31 @@ def test_what_the_library_writes(take: Callable[..., Any]) -> None:
     judged = taken.events.filter(pl.col("kind") == "feedback")
     assert judged["target"].n_unique() == 1
     assert any(judged["target"].item(0) in ids for ids in taken.events["ids"])
+
+
+def of_langchain(op: str, kind: str | None, output: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Return a call of LangChain's: its output is the run, with what it gave under `outputs`."""
+    run = {"id": "r", "name": op, "run_type": "chain", "extra": {"metadata": {"thread_id": "conv-1"}}, **output}
+    return {
+        "id": f"c-{op}", "project_id": "team/proj", "op_name": f"weave:///team/proj/op/langchain.{op}:v1",
+        "trace_id": "t1", "parent_id": "p1", "thread_id": None, "started_at": "2026-10-01T09:00:00Z",
+        "ended_at": "2026-10-01T09:00:01Z", "attributes": {"weave": {"kind": kind}}, "inputs": {"id": 7},
+        "output": run, "summary": {}, "exception": None, **more,
+    }  # fmt: skip
+
+
+def test_chains_of_langchain_are_neither_models_nor_tools() -> None:
+    """Weave's client guesses their kind by what they return."""
+    for kind in ("llm", "tool", None):
+        (event,) = read(of_langchain("Chain.tools", kind, {"outputs": {"messages": []}}))
+        assert (event["kind"], event["payload"]["messages"], event["conversation_id"]) == ("request", [], "conv-1")
+
+
+def test_tools_of_langchain_give_their_message_or_their_error() -> None:
+    message = {"_type": "ToolMessage", "_class_name": "ToolMessage", "content": "Monday", "tool_call_id": "c1"}
+    gave = {"run_type": "tool", "outputs": {"output": message}}
+    call, result = read(of_langchain("Tool.get_order", "tool", gave))
+    assert (call["tool_name"], result["tool_call_id"], result["payload"]["content"]) == ("get_order", "c1", "Monday")
+    failed = {"run_type": "tool", "outputs": None, "error": "ValueError('no order 8')"}
+    _, result = read(of_langchain("Tool.get_order", "tool", failed))
+    assert (result["payload"]["status"], result["payload"]["content"]) == ("failed", "ValueError('no order 8')")
