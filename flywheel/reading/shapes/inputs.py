@@ -117,8 +117,8 @@ def _arguments(item: Mapping[str, Any], depth: int) -> list[Any] | None:
     for inner in (as_dict(item.get("kwargs")), *as_list(item.get("args"))):
         value = embedded(inner)
         if isinstance(value, list | dict) and value and (listed(value) or set(_LISTS) & set(as_dict(value))):
-            turns = _input(value, depth + 1)  # a question next to a history, as decorators log a function's
-            is_asked = not items or any(as_dict(turn).get("content") == items[0] for turn in turns)
+            turns = _input(value, depth + 1)
+            is_asked = not items or as_dict(turns[-1]).get("role") == "user"  # texts next to it are names, say
             return turns if is_asked else [*turns, {"role": "user", "content": "\n".join(items)}]
     return [{"role": "user", "content": "\n".join(items)}] if items else None
 

@@ -94,5 +94,7 @@ def _first_of_run(items: Sequence[Any], history: Sequence[Message], new_from: in
 def _end_of_question(history: Sequence[Message], question: Sequence[Message]) -> int:
     """Return the position after the last words of a person that the run was asked with; 0 where they are not there."""
     words = next((m["content"] for m in reversed(question) if m["role"] == "user" and m.get("content")), None)
+    if words is None:
+        return 0
     places = (n for n, message in enumerate(history) if message["role"] == "user" and message.get("content") == words)
     return max(places, default=-1) + 1

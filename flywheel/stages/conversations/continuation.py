@@ -5,7 +5,7 @@ In: the context, which is what was seen and done so far, and the input of a late
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from flywheel.stages.conversations.duplicates import Messages, calls_of, same_message, signature_of
@@ -60,39 +60,38 @@ def retold(context: Messages, history: Messages) -> Retold | None:
     """
     position, completed = 0, []
     for message in context:
-        if history[position:] and _is_part(message, history[position]):
+        if position < len(history) and _is_part(message, history[position]):
             completed.append((message, history[position]))
             position += 1
             continue
-        pieces = _pieces(message, history[position:])
+        pieces = _pieces(message, history, position)
         if pieces is None:
             return None
         position += pieces
     return Retold(history[position:], completed)
 
 
-def _pieces(message: Mapping[str, Any], history: Sequence[dict[str, Any]]) -> int | None:
-    """Return how many messages at the beginning of a history are a message of the context; None where it is another."""
-    is_act = message.get("role") == "assistant"
-    if not history:
+def _pieces(message: Mapping[str, Any], history: Messages, start: int) -> int | None:
+    """Return how many messages from a place of a history on are one of the context; None where it is another."""
+    if start >= len(history):
         return None
-    if same_message(message, history[0]):
+    if same_message(message, history[start]):
         return 1
-    if not is_act:
+    if message.get("role") != "assistant":
         return None
     _, words, calls = signature_of(message)
     told, made = "", tuple[str, ...]()
-    for n, piece in enumerate(history, 1):
-        role, text, keys = signature_of(piece)
+    for n in range(start, len(history)):
+        role, text, keys = signature_of(history[n])
         if role != "assistant":
             break
         told, made = told + "".join(text.split()), made + keys
-        is_thought = not (text or keys) and n < len(history) and history[n].get("role") == "assistant"
+        is_thought = not (text or keys) and n + 1 < len(history) and history[n + 1].get("role") == "assistant"
         if not is_thought and told == "".join(words.split()) and made == calls:
-            return n
-    if _is_told_alike(message, history[0]):
+            return n + 1 - start
+    if _is_told_alike(message, history[start]):
         return 1
-    return 0 if calls and not words and history[0].get("role") == "tool" else None
+    return 0 if calls and not words and history[start].get("role") == "tool" else None
 
 
 def _is_part(message: Mapping[str, Any], piece: Mapping[str, Any]) -> bool:

@@ -240,6 +240,7 @@ class _Walker:
         if fresh is None and self.out.actions and any(m["role"] == "assistant" for m in messages):
             self.pending, self._resets, fresh = [], True, messages
         told = fresh if fresh is not None else messages
+        self._hollow = self._hollow and not told
         self._observe_results(told, event.event_id)
         self.pending += told if self._resets else self._once_instructed(told)
 
@@ -340,18 +341,14 @@ class _Walker:
             call["id"], name, call_key(call) if known else name, span=event.span_id
         ):
             self.out.uncounted[IN_MESSAGE] += 1
-        elif self._hollow:
-            self._fill(call)
+        elif self._hollow:  # the log has nothing of the latest act, which made what was run after it
+            self._add_call(self.out.actions[-1], call)
         else:
             self.out.tags.add("call_without_message")
             message = {"role": "assistant", "tool_calls": [call], **_attached(event)}
             self._act(event.event_id, message, is_span=True)
             if event.span_id:
                 self._spans[event.span_id] = call_key(call)
-
-    def _fill(self, call: dict[str, Any]) -> None:
-        """Give a call to the latest act, of which the log has no content: it made what was run after it."""
-        self._add_call(self.out.actions[-1], call)
 
     def _add_call(self, act: Action, call: dict[str, Any]) -> None:
         """Give an act a call that its own record lacks."""

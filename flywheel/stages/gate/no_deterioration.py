@@ -36,21 +36,17 @@ def no_deterioration(inputs: GateInput, cfg: GateConfig) -> RuleResult:
     worse = [(row, q) for row, q in zip(rows, adjusted, strict=True) if q <= ALPHA]
     suspect = [(r, p) for (r, p), q in zip(tested, adjusted, strict=True) if p <= ALPHA < q and not is_head(r)]
     is_sure = look >= FUTILE_FROM and any(q <= ALPHA for q in by_look)
-    tired = has_evidence(inputs.report.evidence) and (is_sure or _waited(inputs) >= _PATIENCE)
+    is_given_up = has_evidence(inputs.report.evidence) and (is_sure or _waited(inputs) >= _PATIENCE)
     measures = limited_measures(inputs.report, cfg)
     beyond, grown = list(_beyond(measures, cfg)), list(_grown(measures, cfg))
-    verdict = (
-        Verdict.REJECT
-        if worse or beyond or (suspect and tired)
-        else Verdict.INCONCLUSIVE
-        if suspect or grown
-        else Verdict.PROMOTE
-    )
+    verdict = Verdict.INCONCLUSIVE if suspect or grown else Verdict.PROMOTE
+    if worse or beyond or (suspect and is_given_up):
+        verdict = Verdict.REJECT
     numbers = {"tests": float(len(tested)), "worse": float(len(worse)), "suspect": float(len(suspect)), "alpha": ALPHA}
     numbers |= {f"p: {metric_name(row)}": p for row, p in zip(rows, adjusted, strict=True)}
     numbers |= {"beyond": float(len(beyond)), "grown": float(len(grown)), "limited": float(len(measures))}
     unknown = sorted(cfg.limits.keys() - GateConfig().limits.keys() - {row.measure for row in inputs.report.measures})
-    parts = [*_tests_in_words(worse, suspect, adjusted, f"given up after {count(look, 'look')}" if tired else "")]
+    parts = [*_tests_in_words(worse, suspect, adjusted, f"given up after {count(look, 'look')}" if is_given_up else "")]
     parts += [f"Beyond the limit: {'; '.join(beyond)}."] if beyond else []
     parts += [f"More expensive than the champion, which a person may accept: {'; '.join(grown)}."] if grown else []
     if measures and not beyond and not grown:

@@ -346,3 +346,9 @@ def test_an_act_that_was_logged_in_part_gets_the_rest_from_the_next_input(kept: 
     assert not second.resets_context
     assert transcript.shown_calls == len(LOOK) - len(given.get("calls", ()))
     assert transcript.made_calls == transcript.logged_calls + transcript.shown_calls
+
+
+def test_a_call_after_the_next_request_is_not_of_the_act_before_it() -> None:
+    talk = Talk("t").ask("a").act(tags=["content_missing"]).ask("b")
+    transcript = read(talk.event("tool_call", {}, tool_name="find", tool_call_id="c1"))
+    assert [len(action.calls) for action in transcript.actions] == [0, 1]

@@ -412,7 +412,7 @@ def _sniff(sample: Sample) -> float:
 
 READER = reader(
     "transcripts",
-    24,
+    25,
     "chats of any program, one a record",
     sniff=_sniff,
     surest=_OWN,

@@ -94,7 +94,9 @@ def _kind(op: str, attributes: Mapping[str, Any]) -> str | None:
 def _of_langchain(row: Mapping[str, Any], kind: str | None) -> Mapping[str, Any]:
     """Return a call with its thread, and a tool's error, where these are in the run of LangChain that is its output."""
     run = as_dict(embedded(row.get("output")))
-    thread = ident(as_dict(as_dict(run.get("extra")).get("metadata")).get("thread_id")) if "run_type" in run else None
+    if "run_type" not in run:
+        return row
+    thread = ident(as_dict(as_dict(run.get("extra")).get("metadata")).get("thread_id"))
     kept = {**row, "thread_id": thread} if thread and row.get("thread_id") is None else row
     return {**kept, "exception": run["error"]} if kind == "tool" and run.get("error") else kept
 

@@ -293,3 +293,9 @@ def test_a_call_whose_messages_are_records_of_their_own_is_whole(
     assert not steps["resets_context"].any()
     seen = [json.loads(observation) for observation in steps.sort("index")["observation"]]
     assert [[message["role"] for message in one] for one in seen] == [["system", "user"], ["tool"]]
+
+
+def test_log_records_that_hold_another_programs_records_are_not_ours() -> None:
+    """Words next to a model's messages are passed over; what is in an object may be an agent's of its own."""
+    assert READER.sniff(Sample("logs.jsonl", [printed({"event": "", "body": "ready", "call": 9}, 1)])) > 0
+    assert READER.sniff(Sample("logs.jsonl", [printed({"event": "", "body": '{"role": "user"}', "call": 9}, 1)])) == 0

@@ -373,3 +373,19 @@ def test_a_users_message_with_a_calls_id_is_its_result() -> None:
                 {"role": "user", "content": "Monday", "tool_call_id": "c1"}.items()}  # fmt: skip
     (act,) = read(span(1, {"openinference.span.kind": "LLM", "output.value": "Fine."} | numbered))
     assert act["payload"]["input"] == [{"role": "tool", "content": "Monday", "tool_call_id": "c1", "status": "unknown"}]
+
+
+def test_texts_next_to_a_history_are_a_question_where_none_is_asked() -> None:
+    """Decorators log a function's arguments: a question and the talk before it, or a model's name and the talk."""
+    before = [*ASKED, *SAID]
+    for args, last in ((["And then?", before], "And then?"), (["gpt-4.1", ASKED], ASKED[0]["content"])):
+        plain = {"traceloop.span.kind": "llm", "traceloop.entity.input": json.dumps({"args": args, "kwargs": {}}),
+                 "gen_ai.operation.name": "chat", "traceloop.entity.output": "Fine."}  # fmt: skip
+        (act,) = read(span(1, plain))
+        assert act["payload"]["input"][-1] == {"role": "user", "content": last}
+
+
+def test_an_output_without_an_answer_has_none() -> None:
+    output = [{"role": "tool", "parts": [], "finish_reason": "stop"}] * 2
+    (act,) = read(span(1, {"gen_ai.operation.name": "chat", "gen_ai.output.messages": json.dumps(output)}))
+    assert act["payload"]["tags"] == ["content_missing"]

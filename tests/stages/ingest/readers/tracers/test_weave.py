@@ -178,3 +178,8 @@ def test_tools_of_langchain_give_their_message_or_their_error() -> None:
     failed = {"run_type": "tool", "outputs": None, "error": "ValueError('no order 8')"}
     _, result = read(of_langchain("Tool.get_order", "tool", failed))
     assert (result["payload"]["status"], result["payload"]["content"]) == ("failed", "ValueError('no order 8')")
+
+
+def test_a_tool_that_returns_an_error_gives_all_of_it() -> None:
+    _, result = read({**TOOL, "output": {"error": "no order 8", "code": 404}})
+    assert json.loads(result["payload"]["content"]) == {"error": "no order 8", "code": 404}

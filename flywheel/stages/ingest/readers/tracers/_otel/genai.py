@@ -133,7 +133,7 @@ def output_of(attributes: Mapping[str, Any]) -> list[Message]:
 
 def _are_pieces(turns: list[Message]) -> bool:
     """Whether answers are words first and calls after them, which no one samples side by side, but one reply has."""
-    words, *rest = turns
+    words, rest = next(iter(turns), {}), turns[1:]
     return bool(rest) and not words.get("tool_calls") and all(set(turn) <= {"role", "tool_calls"} for turn in rest)
 
 

@@ -125,10 +125,10 @@ def open_envelope(record: Any) -> Envelope:
 
 
 def is_single_log(record: Any) -> bool:
-    """Whether a record is a log record as an SDK prints it, or one of a model's call in some other form."""
+    """Whether a record is a log record of a model's call, as an SDK prints it, or one of words that is next to them."""
     fields = as_dict(record)
-    if fields.keys() >= _PRINTED:
-        return True
+    if fields.keys() >= _PRINTED and isinstance(fields["body"], str) and not fields["body"].lstrip().startswith("{"):
+        return True  # objects may be records of another program
     if "attributes" not in fields or {"trace_id", "traceId"}.isdisjoint(fields) or "body" not in fields:
         return False
     name = first(fields, ("event_name", "eventName")) or as_dict(fields["attributes"]).get("event.name")
