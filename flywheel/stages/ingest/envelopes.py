@@ -21,6 +21,7 @@ from flywheel.reading.events import source_of
 from flywheel.reading.values import number, when
 from flywheel.stages.ingest.detect import READER_FAULTS, THRESHOLD, Detection, detect
 from flywheel.stages.ingest.framed import Bad, Framed, Lines, Passed, Raw, Record, refused
+from flywheel.stages.ingest.frames import rows_of
 from flywheel.stages.ingest.jsontext import BadJsonError, loads
 from flywheel.stages.ingest.logger_lines import Events, as_typed, events_of
 from flywheel.stages.ingest.sources import UNKNOWN
@@ -45,7 +46,7 @@ _TIMES = ("timestamp", "@timestamp", "ts", "time", "created_at", "createdAt")
 _LINES = ("log", "message", "msg", "MESSAGE", "@message", "line", "_raw", "raw", "textPayload")
 _TRANSPORTS = ("log", "MESSAGE", "@message", "_raw", "textPayload", "jsonPayload", "_source", "_airbyte_data")
 _SURE, _UNSURE, _MORE = 0.9, 0.6, 0.01
-_EACH = "*"
+_EACH, _TABLE = "*", "#"
 _DEEPEST = 5
 _MOST_SINGLY = 200
 _OF_A_SHAPE = 5
@@ -75,7 +76,7 @@ _TAG_MARKS = (b'"$number', b'"$oid"')
 
 
 class Envelope(NamedTuple):
-    """Where a file's records are: names that lead there, `*` for each element of a list.
+    """Where a file's records are: names that lead there, `*` for each element of a list, `#` for each row of a table.
 
     `sifts`: other records than the reader's are between them; `tags`: how their numbers and dates are tagged, if so;
     `marks`: the fields by which a record that the reader does not know is a malformed one of its own; `events`: how
@@ -91,7 +92,7 @@ class Envelope(NamedTuple):
     @property
     def has_many(self) -> bool:
         """Whether one envelope may hold several records."""
-        return _EACH in self.path
+        return _holds_many(self.path)
 
 
 class Recognised(NamedTuple):
@@ -123,14 +124,16 @@ def recognised(
         direct = Detection(UNKNOWN, direct.confidence, reason)
     if known and chosen != "auto" and _fits(readers.get(chosen), plain or [r.value for r in records]):
         known = chosen not in readers
-    if known and direct.format in readers and direct.confidence < _SURE and chosen == "auto":
+    is_table = len(records) == 1 and bool(rows_of(records[0].value))  # whose columns have the names of a row's fields
+    unsure = direct.confidence < _SURE or is_table
+    among = readers if chosen == "auto" or chosen not in readers else {chosen: readers[chosen]}
+    if known and direct.format in readers and unsure and (chosen == "auto" or is_table):
         values = [record.value for record in records]
-        inner = _inside(name, values, readers)
+        inner = _inside(name, values, among)
         if inner is not None and _outranks(inner, direct) and _is_in_most(inner, values):
             return inner
     if known or not records:
         return Recognised(direct, Envelope(tags=tags) if tags and direct.format in readers else None)
-    among = readers if chosen == "auto" else {chosen: readers[chosen]}
     return _inside(name, [record.value for record in records], among) or Recognised(direct)
 
 
@@ -142,7 +145,9 @@ def _outranks(inner: Recognised, direct: Detection) -> bool:
         return inner.detection.confidence > direct.confidence
     if sifts:
         return False
-    if _EACH in path:  # a page, whose rows a reader of any program's takes apart itself
+    if path == (_TABLE,):
+        return inner.detection.confidence >= direct.confidence
+    if _holds_many(path):  # a page, whose rows a reader of any program's takes apart itself
         return direct.confidence <= _UNSURE and inner.detection.confidence >= _SURE
     least = direct.confidence if path[0] in _TRANSPORTS else direct.confidence + _MORE
     return inner.detection.confidence >= least
@@ -252,6 +257,8 @@ def _paths(value: Any, path: tuple[str, ...], levels: int) -> Iterator[tuple[str
     """Yield the places in an object where transports put a record."""
     if not isinstance(value, dict) or not levels:
         return
+    if rows_of(value):
+        yield (*path, _TABLE)
     for name in value.keys() & {*_HELD, *_LISTS}:
         if _speaks(value, beside=name):
             continue
@@ -286,14 +293,20 @@ def _at(value: Any, path: tuple[str, ...]) -> list[Any]:
     for name in path:
         if name == _EACH:
             items = [_element(inner) for item in items if isinstance(item, list) for inner in item]
+        elif name == _TABLE:
+            items = [row for item in items for row in rows_of(item)]
         else:
             items = [_object(item[name]) for item in items if isinstance(item, dict) and name in item]
     talks = {name: value[name] for name in _TALKS if value.get(name)} if isinstance(value, dict) else {}
     items = [{**talks, **item} if isinstance(item, dict) else item for item in items] if talks else items
     times = {name: value[name] for name in _TIMES if value.get(name)} if isinstance(value, dict) else {}
-    if not times or _EACH in path:
+    if not times or _holds_many(path):
         return items
     return [{**times, **item} if isinstance(item, dict) and source_of(item)["ts"] is None else item for item in items]
+
+
+def _holds_many(path: tuple[str, ...]) -> bool:
+    return _EACH in path or _TABLE in path
 
 
 def _element(item: Any) -> Any:

@@ -114,9 +114,6 @@ def table_rows(stream: BinaryIO, delimiter: str, limit: int) -> Iterator[Record 
             return
         if not any(names):
             names = _in_small(cells)
-            if len(set(names)) < len(names):
-                yield refused(line, "unknown_format", "two columns of this table have one name; rename one")
-                return
         elif cells:
             number += 1
             yield _record(line, number, names, cells, b"".join(lines.row))
@@ -132,7 +129,10 @@ def _in_small(names: list[str]) -> list[str]:
 def _record(line: int, number: int, names: Sequence[str], cells: Sequence[str], raw: bytes) -> Record | Bad:
     if len(cells) != len(names):
         return refused(line, "bad_record", f"a row of other cells than the {len(names)} columns", raw)
-    row = _with_time(dict(zip(names, cells, strict=True)))
+    row = dict(zip(names, cells, strict=True))
+    if len(row) < len(names) and any(name and row[name] != cell for name, cell in zip(names, cells, strict=True)):
+        return refused(line, "bad_record", "two columns of one name whose cells differ; rename one", raw)
+    row = _with_time(row)
     try:
         raw.decode()
         value, tags = storable(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from flywheel.stages.ingest.frames import rows_of
 from tests.stages.ingest.formats import Sample, all_samples
 
 if TYPE_CHECKING:
@@ -46,6 +47,10 @@ def dynamo(value: Any) -> Any:
     if isinstance(value, list):
         return {"L": [dynamo(held) for held in value]}
     return {"S": value} if isinstance(value, str) else {"NULL": True} if value is None else {"N": str(value)}
+
+
+def of(records: Records) -> list[str]:
+    return list(dict.fromkeys(name for record in records for name in record))
 
 
 ENVELOPES: dict[str, Callable[[Records], str]] = {
@@ -96,6 +101,13 @@ ENVELOPES: dict[str, Callable[[Records], str]] = {
     "Loki": lambda r: json.dumps({"data": {"result": [{"stream": {}, "values": [["1", t] for t in logged(r)]}]}}),
     "Splunk": lambda r: each(lambda t: {"preview": False, "result": {"_raw": t, "host": "h"}}, logged(r)),
     "Airbyte": lambda r: each(lambda o: {"_airbyte_raw_id": "1", "_airbyte_data": o}, r),
+    "pandas, by columns": lambda r: json.dumps(
+        {name: {f"{n}": o.get(name) for n, o in enumerate(r)} for name in of(r)}
+    ),
+    "pandas, split": lambda r: json.dumps(
+        {"columns": of(r), "index": [*range(len(r))], "data": [[o.get(name) for name in of(r)] for o in r]}
+    ),
+    "lists": lambda r: json.dumps({name: [json.dumps(o.get(name)) for o in r] for name in of(r)}),
     "Debezium": lambda r: each(lambda t: {"payload": {"before": None, "after": {"doc": t}}}, logged(r, plain=False)),
 }
 
@@ -125,6 +137,44 @@ def test_any_log_is_found_in_a_search_engine(sample: Sample, tmp_path: Path, tak
     wrapped = take(sample.write(tmp_path / "wrapped", documents), root=tmp_path / "wrapped")
     assert sorted(wrapped.events["event_id"]) == sorted(plain.events["event_id"])
     assert wrapped.quarantined.height == plain.quarantined.height
+
+
+def columns(record: dict[str, Any]) -> dict[str, Any]:
+    return {name: held for name, held in record.items() if held is not None}
+
+
+ROWS = ("langfuse", "langsmith", "litellm", "mlflow", "native", "openai", "opik", "phoenix", "span_rows", "weave")
+TABLES = [s for s in LOGS if s.name.startswith(ROWS) and all(len(columns(r)) > 1 for r in s.records)]
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        pytest.param(sample, id=sample.name, marks=[pytest.mark.e2e] if number % 6 else [])
+        for number, sample in enumerate(TABLES)
+    ],
+)
+def test_rows_of_a_tracer_are_found_in_a_data_frame(sample: Sample, tmp_path: Path, take: Take) -> None:
+    """The names of its columns are what the reader of its rows looks for, so that the whole may seem one of them."""
+    rows = [columns(record) for record in sample.records]
+    plain = take(sample.write(tmp_path / "plain", rows), root=tmp_path / "plain")
+    frame = [{name: {f"{n}": row.get(name) for n, row in enumerate(rows)} for name in of(rows)}]
+    wrapped = take(sample.write(tmp_path / "wrapped", frame), root=tmp_path / "wrapped")
+    assert sorted(wrapped.events["event_id"]) == sorted(plain.events["event_id"])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"input": {"role": "user", "content": "a"}, "output": {"role": "assistant", "content": "b"}},
+        {"messages": [{"role": "user"}, {"role": "assistant"}], "tools": [{"name": "f"}, {"name": "g"}]},
+        {"input": ["a"], "output": ["b"]},
+        {"columns": ["a", "a"], "data": [[1, 2]]},
+        {"columns": ["a", "b"], "data": [[1]]},
+    ],
+)
+def test_an_object_of_objects_or_lists_is_no_table(value: dict[str, Any]) -> None:
+    assert rows_of(value) == []
 
 
 def test_a_log_that_begins_with_other_lines_is_read(tmp_path: Path, take: Take, pairs: Pairs) -> None:

@@ -311,9 +311,12 @@ def test_a_row_that_is_none_has_its_line_and_a_reason(tmp_path: Path, name: str)
     assert [(f.line, f.reason) if isinstance(f, Bad) else f.line for f in frame(path)] == ROWS[name][1]
 
 
-def test_two_columns_of_one_name_are_refused_with_a_word(tmp_path: Path) -> None:
+def test_two_columns_of_one_name_may_not_differ(tmp_path: Path) -> None:
+    """A data frame's index is often one of its columns, too."""
     path = tmp_path / "x.csv"
-    path.write_bytes(b"id,text,text\n1,a,b\n")
-    (bad,) = frame(path)
-    assert isinstance(bad, Bad)
-    assert (bad.reason, "one name" in bad.detail) == ("unknown_format", True)
+    path.write_bytes(b"id,text,id\n1,a,1\n2,b,3\n")
+    same, differing = frame(path)
+    assert isinstance(same, Record)
+    assert same.value == {"id": "1", "text": "a"}
+    assert isinstance(differing, Bad)
+    assert (differing.line, differing.reason, "one name" in differing.detail) == (3, "bad_record", True)

@@ -19,6 +19,7 @@ from flywheel.stages.ingest.readers.tracers._otel.otlp import Span, single_span
 from flywheel.stages.ingest.readers.tracers.otel import events_of
 
 _TARGETS = {"span_id": "span", "trace_id": "trace", "session_id": "session"}
+_KIND = "openinference.span.kind"
 _NOTES = ("annotations", "notes")
 _JUDGED = {"eval": "LLM", "annotation": "HUMAN"}
 
@@ -53,7 +54,9 @@ def _is_row(row: Any) -> bool:
 
 def _is_span(row: Any) -> bool:
     fields = as_dict(row)
-    kinds = {"span_kind", "attributes.openinference.span.kind"}  # the second of a data frame of Arize AX
+    if isinstance(fields.get("attributes"), list) and fields.keys() >= {"trace_id", "span_id"}:  # of its OTLP pages
+        return any(as_dict(item).get("key") == _KIND for item in fields["attributes"])
+    kinds = {"span_kind", f"attributes.{_KIND}"}  # the second of a data frame of Arize AX
     return not kinds.isdisjoint(fields) and (
         "trace_id" in as_dict(fields.get("context")) or "context.trace_id" in fields
     )
@@ -145,7 +148,7 @@ def _session(row: Mapping[str, Any]) -> Iterator[Event]:
 
 READER = reader(
     "phoenix",
-    9,
+    10,
     "Phoenix's exports except OTLP",
     marks=_is_known,
     refusal="no span, trace, session or annotation of Phoenix",

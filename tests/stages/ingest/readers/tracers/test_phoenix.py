@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -116,6 +117,44 @@ def test_a_data_frame_as_parquet(tmp_path: Path, take: Callable[..., Any]) -> No
     assert taken.events.height == len(again)
     for event, payload in zip(taken.events.to_dicts(), taken.payloads(), strict=True):
         assert (event["ts"], payload) == (again[event["kind"]]["ts"], again[event["kind"]]["payload"])
+
+
+def test_data_frames_as_pandas_writes_them(tmp_path: Path, take: Callable[..., Any]) -> None:
+    """`to_json` by columns; `to_csv` with the index, which is one of the columns, and lists as Python writes them."""
+    rows = [frame(SPANS[0]), frame(SPANS[1])]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    cells = {name: {row["context.span_id"]: row.get(name) for row in rows} for name in names}
+    (tmp_path / "json").mkdir()
+    (tmp_path / "json" / "spans.json").write_text(json.dumps(cells))
+    (tmp_path / "csv").mkdir()
+    with (tmp_path / "csv" / "spans.csv").open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["context.span_id", *names])
+        for one in rows:
+            table.writerow([one["context.span_id"], *("" if one.get(name) is None else one[name] for name in names)])
+    again = {e["kind"]: e["payload"] for s in SPANS[:2] for e in read(s)}
+    for folder in ("json", "csv"):
+        taken = take(tmp_path / folder, root=tmp_path / folder)
+        assert taken.quarantined.height == 0
+        assert {e["kind"]: p for e, p in zip(taken.events.to_dicts(), taken.payloads(), strict=True)} == again
+
+
+def test_otlp_of_the_api_has_every_kind_of_value_as_null_but_one() -> None:
+    kinds = ("array_value", "bool_value", "bytes_value", "double_value", "int_value", "kvlist_value")
+    named = {"openinference.span.kind": "LLM", "input.value": "where is order 7?", "output.value": "Here."}
+    attributes = [{"key": k, "value": {**dict.fromkeys(kinds), "string_value": v}} for k, v in named.items()]
+    span = {"trace_id": TRACE, "span_id": LLM, "parent_span_id": None, "name": "llm", "attributes": attributes,
+            "start_time_unix_nano": 1790850000000000000, "end_time_unix_nano": 1790850001000000000,
+            "events": None, "links": None, "status": {"code": 1, "message": None}}  # fmt: skip
+    (call,) = read({"data": [span], "next_cursor": None})
+    assert call["payload"]["message"]["content"] == "Here."
+    assert READER.sniff(Sample("x.json", [{"data": [span], "next_cursor": None}])) > 0
+
+
+def test_nested_names_of_the_genai_conventions_in_a_data_frame() -> None:
+    nested = {"response": {"id": "r1", "model": "m"}, "usage": {"input_tokens": 9}}
+    (call,) = read(frame(row(LLM, "LLM", 1, {"gen_ai": nested, "output.value": '{"id": "r1", "model": "m"}'})))
+    assert (call["payload"]["response_id"], call["payload"]["tags"]) == ("r1", ["content_missing"])
 
 
 def test_a_document_of_px_has_annotations_and_notes() -> None:

@@ -26,6 +26,7 @@ _ROOTS = {
     "agent", "metadata",
 }  # fmt: skip
 _WHOLE = {"llm.invocation_parameters", "input.value", "output.value"}  # JSON texts, which a table may have opened
+_NESTED = "gen_ai"  # in Phoenix's data frames, where no value is an object
 _AS_JSON = ("mlflow.", "traceloop.entity.")
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 
@@ -55,6 +56,8 @@ def _spelled_out(record: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in record.items():
         if isinstance(value, dict | list) and name.split(".", 1)[0] in _ROOTS and name not in _WHOLE:
             fields.update(_leaves(name, value))
+        elif isinstance(value, dict) and name == _NESTED:
+            fields.update(_branches(name, value))
         elif value is not None:
             fields[name] = unquoted(value) if name.startswith(_AS_JSON) else value
     return fields
@@ -69,6 +72,15 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield from _leaves(f"{name}.{number}", inner)
     elif value is not None:
         yield name, value
+
+
+def _branches(name: str, value: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested names; a list is a value."""
+    for key, inner in value.items():
+        if isinstance(inner, dict):
+            yield from _branches(f"{name}.{key}", inner)
+        elif inner is not None:
+            yield f"{name}.{key}", inner
 
 
 def unquoted(value: Any) -> Any:

@@ -243,15 +243,18 @@ def plain_attributes(value: Any) -> dict[str, Any]:
 
 
 def _value(value: Any) -> Any:
-    """Return an AnyValue as a plain value; an empty object is null, and so are bytes."""
+    """Return an AnyValue as a plain value; an empty object is null, and so are bytes.
+
+    Phoenix's API writes all kinds of value, those that it is not as null.
+    """
     if not isinstance(value, dict):
         return value
     for name, inner in value.items():
-        if name in _PLAIN:
+        if inner is not None and name in _PLAIN:
             return inner
-        if name in _VALUES:
+        if inner is not None and name in _VALUES:
             return _VALUES[name](inner)
-    return value or None
+    return value if any(inner is not None for inner in value.values()) else None
 
 
 def _integer(value: Any) -> int | None:
