@@ -56,8 +56,12 @@ def retold(context: Messages, history: Messages) -> Retold | None:
 
     The Responses API has a message for each thought, text and call of one act; frameworks leave out the words next to
     calls, the calls, or an act of calls alone. An act is known by its calls' ids, by its words, or by all that its
-    pieces hold together. Where instrumentation left calls or words of an answer out, the history has them.
+    pieces hold together. Where instrumentation left calls or words of an answer out, the history has them. One without
+    any act shows what came in, as Strands' does in MLflow; without anything new it is another try.
     """
+    if not any(message.get("role") == "assistant" for message in history):
+        fresh = continuation([message for message in context if message.get("role") != "assistant"], history)
+        return Retold(fresh, []) if fresh else None
     position, completed = 0, []
     for message in context:
         if position < len(history) and _is_part(message, history[position]):
@@ -91,16 +95,18 @@ def _pieces(message: Mapping[str, Any], history: Messages, start: int) -> int | 
             return n + 1 - start
     if _is_told_alike(message, history[start]):
         return 1
-    return 0 if calls and not words and history[start].get("role") == "tool" else None
+    is_left_out = calls and history[start].get("role") == "tool"
+    return 0 if is_left_out and (not words or history[start].get("tool_call_id") in _made_in(message)) else None
 
 
 def _is_part(message: Mapping[str, Any], piece: Mapping[str, Any]) -> bool:
-    """Whether a message of a history has an act's calls and words, and more of them."""
+    """Whether a message of a history has an act's calls and words, and more of them, or its calls in their order."""
     if message.get("role") != "assistant" or piece.get("role") != "assistant":
         return False
     (_, words, calls), (_, told, made) = signature_of(message), signature_of(piece)
     is_within = words in {"", told} and (not calls or set(calls) <= set(made))
-    return is_within and (len(made) > len(calls) or (not words and bool(told) and bool(calls) and calls == made))
+    is_more = len(made) > len(calls) or (not words and bool(told) and bool(calls) and calls == made)
+    return is_within and (is_more or (calls != made and sorted(calls) == sorted(made)))
 
 
 def _is_told_alike(message: Mapping[str, Any], piece: Mapping[str, Any]) -> bool:

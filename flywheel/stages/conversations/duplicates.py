@@ -202,12 +202,18 @@ def _same_call(one: Event, other: Event, *, by_span: bool) -> bool:
     """
     if not (_has_content(one) and _has_content(other)):
         return True
-    if not same_message(_output(one), _output(other)):
+    if not same_message(_output(one), _output(other)) and not (by_span and _is_wordless(one, other)):
         return False
     inputs, others = one.payload.get("input"), other.payload.get("input")
     if by_span or not (isinstance(inputs, list) and isinstance(others, list)):
         return True
     return len(inputs) == len(others) and all(map(same_message, inputs, others))
+
+
+def _is_wordless(one: Event, other: Event) -> bool:
+    """Whether two records have the same calls, one of them without the words that the other has next to them."""
+    (_, words, calls), (_, told, made) = signature_of(_output(one)), signature_of(_output(other))
+    return bool(calls) and calls == made and "" in (words, told)
 
 
 def _output(event: Event) -> dict[str, Any]:
@@ -224,7 +230,9 @@ def _merged(one: Event, other: Event) -> Event:
     """Return the first of two records with the content of the fuller one and the other fields of both."""
     fuller, poorer = (one, other) if _fullness(one) >= _fullness(other) else (other, one)
     payload = {**poorer.payload, **{k: v for k, v in fuller.payload.items() if v is not None}}
-    longest = max((_inputs(one), _inputs(other)), key=lambda messages: -1 if messages is None else len(messages))
+    if not _output(fuller).get("content") and _output(poorer).get("content"):
+        payload["message"] = _output(fuller) | {"content": _output(poorer)["content"]}
+    longest = max((_inputs(one), _inputs(other)), key=_told)
     if longest is not None:
         payload["input"] = longest
     tags = {tag for e in (one, other) for tag in e.payload.get("tags") or () if isinstance(tag, str)}
@@ -236,6 +244,13 @@ def _merged(one: Event, other: Event) -> Event:
         tool_name=one.tool_name or other.tool_name,
         tool_call_id=one.tool_call_id or other.tool_call_id,
     )
+
+
+def _told(messages: Messages | None) -> tuple[int, int]:
+    """Return how many messages an input has, and how many of these have words or calls."""
+    if messages is None:
+        return (-1, 0)
+    return len(messages), sum(bool(message.get("content") or message.get("tool_calls")) for message in messages)
 
 
 def _inputs(event: Event) -> Messages | None:

@@ -30,7 +30,14 @@ class OpenCall:
     by_event: bool = False
     answered: bool = False
     has_span: bool = False  # one that does not name it
+    answer: dict[str, Any] | None = None  # the message of its first result
+    in_history: bool = False  # whether a later input has its result
     events: list[str] = field(default_factory=list)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a span or a tool's log showed that it failed."""
+        return self.by_event and self.status == ToolStatus.FAILED.value
 
     @property
     def unparsed(self) -> bool:
@@ -49,6 +56,7 @@ class Result:
     is_event: bool
     message: dict[str, Any]
     span: str | None = None
+    is_named: bool = True  # whether the log names the call; else the span does not, which may be around one that does
 
 
 class Results:
@@ -104,6 +112,10 @@ class Results:
             return False
         first = not call.answered
         _settle(call, result)
+        if first:
+            call.answer = result.message
+        elif result.is_event and call.answer is not None and not call.answer.get("content"):
+            call.answer["content"] = result.message.get("content")
         return first
 
     def claim(self, call_id: str, name: str, key: str, *, span: str | None = None) -> bool:
@@ -125,6 +137,11 @@ class Results:
                     self._by_span[span], made.has_span = made, True
                 return True
         return False
+
+    def named(self, call: OpenCall, call_id: str) -> None:
+        """Take in the id of a call, which its own record lacks."""
+        call.call_id = call_id
+        self._by_id[call_id] = call
 
     def _oldest(self, key: str) -> OpenCall | None:
         """Return the oldest call with a key and without a span so far, of those a few back one without an answer."""
@@ -157,7 +174,8 @@ class Results:
         """Return the open call that a result without a usable id answers: of the latest action, else of its name."""
 
         def fits(call: OpenCall) -> bool:
-            return not call.answered and not (call.call_id and result.call_id)
+            is_open = not (call.answered if result.is_event else call.in_history)  # a span may show no more than an end
+            return is_open and not (call.call_id and result.call_id)
 
         latest = [call for call in self._latest if fits(call)]
         named = [call for call in latest if call.name == result.name]
@@ -171,7 +189,8 @@ def _settle(call: OpenCall, result: Result) -> None:
     if (result.is_event or not call.answered) and result.event_id not in call.events:
         call.events.append(result.event_id)
     call.answered = True
-    if result.status not in _EXPLICIT:
+    call.in_history = call.in_history or not result.is_event
+    if result.status not in _EXPLICIT or (call.has_failed and not result.is_named):
         return
     if result.is_event or not call.by_event:
         call.status = result.status

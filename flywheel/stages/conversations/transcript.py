@@ -32,6 +32,7 @@ Messages = list[dict[str, Any]]
 Usage = dict[str, float]
 
 _PAID = ("model_call", "request")  # of a call that failed only the request is known, and what it cost
+_CALLING = ("tool_calls", "tool_call", "tool_use", "function_call")  # why an answer ended
 _USAGE = ("input_tokens", "output_tokens", "cost_usd", "latency_s")
 UNSTEPPED = "calls_without_step"  # the tag of a log that has calls or results, but nothing that the agent did
 
@@ -50,6 +51,7 @@ class Action:
     event_id: str
     calls: list[OpenCall]
     served: str | None = None  # how its tokens were sampled, see `common.sampling`
+    lacks_calls: bool = False  # whether it has calls that its own record lacks
 
 
 @dataclass(slots=True)
@@ -158,7 +160,7 @@ class _Walker:
         self._last: Usage = {}  # the newest running total, also a copied one, from which a fork may have gone on
         self._tools: Any = None
         self._unanswered: Messages = []  # what the last failed call was asked
-        self._hollow = False  # whether the log has nothing of the latest act
+        self._hollow = False  # whether the log has nothing of the latest act, or nothing of the calls it ended in
         self._spans: dict[str, str] = {}  # the call that each span is which is an action
         self._take: dict[str, Callable[[Event], None]] = {
             "request": self._request,
@@ -261,8 +263,9 @@ class _Walker:
             self.out.uncounted[NAMELESS] += lost
             self.out.tags.add("content_missing")
         self._act(event.event_id, _named({"role": "assistant", **message}))
-        is_missing = "content_missing" in (event.payload.get("tags") or ())
-        self._hollow = is_missing and not (message.get("content") or message.get("tool_calls"))
+        is_missing = "content_missing" in (event.payload.get("tags") or ()) and not message.get("content")
+        ended_in_calls = event.payload.get("finish_reason") in _CALLING
+        self._hollow = (is_missing or ended_in_calls) and not message.get("tool_calls")
         self.out.actions[-1].served = served(event.payload)
 
     def _observed(self, history: Messages) -> tuple[Messages, bool]:
@@ -271,6 +274,8 @@ class _Walker:
         Some inputs hold nothing but the results of the last calls: a server keeps what was before. Others leave results
         out: those that spans logged are what the agent saw all the same.
         """
+        if self._unrepeated or any(m["role"] == "tool" for m in self.pending):
+            history = [message for message in history if not _is_blank_result(message)]
         fresh = continuation(self.context, history)
         if fresh is None and self._unrepeated:
             repeated = [m for m in self.context if id(m) not in self._unrepeated]
@@ -304,7 +309,25 @@ class _Walker:
             self.out.shown_calls += len(missing)
             for call in missing:
                 self._add_call(act, call)
+            self._put_in_order(act, calls_of(whole))
         return found.fresh if found is not None else None
+
+    def _put_in_order(self, act: Action, calls: Sequence[dict[str, Any]]) -> None:
+        """Give an act's calls the order and the ids that a later input has: those of spans come as they were begun."""
+        left, ordered = list(act.calls), []
+        for call in calls if act.lacks_calls else ():
+            made = next((one for one in left if one.key == call_key(call)), None)
+            if made is None:
+                return
+            left.remove(made)
+            ordered.append((made, str(call.get("id") or "")))
+        if left or not ordered or all(made is own for (made, _), own in zip(ordered, act.calls, strict=True)):
+            return
+        for made, name in ordered:
+            if name and not made.call_id:
+                self.results.named(made, name)
+        act.calls = [made for made, _ in ordered]
+        act.message["tool_calls"] = [*calls]
 
     def _are_answers(self, history: Messages) -> bool:
         """Whether messages only answer the calls of the last action."""
@@ -341,7 +364,7 @@ class _Walker:
             call["id"], name, call_key(call) if known else name, span=event.span_id
         ):
             self.out.uncounted[IN_MESSAGE] += 1
-        elif self._hollow:  # the log has nothing of the latest act, which made what was run after it
+        elif self._hollow:  # the latest act made what was run after it
             self._add_call(self.out.actions[-1], call)
         else:
             self.out.tags.add("call_without_message")
@@ -353,6 +376,7 @@ class _Walker:
     def _add_call(self, act: Action, call: dict[str, Any]) -> None:
         """Give an act a call that its own record lacks."""
         act.message["tool_calls"] = [*act.message.get("tool_calls", ()), call]
+        act.lacks_calls = True
         opened = OpenCall(
             str(call.get("id") or ""), call["name"], call_key(call), malformed=call.get("arguments") is None
         )
@@ -371,9 +395,17 @@ class _Walker:
         message: dict[str, Any] = {"role": "tool", "content": content if isinstance(content, str) else ""}
         extra = {"tool_call_id": call_id, "name": name, "status": status}
         message |= {key: value for key, value in extra.items() if value} | _attached(event)
-        if self.results.result(
-            Result(call_id, name, status, event.event_id, is_event=True, message=message, span=event.span_id)
-        ):
+        result = Result(
+            call_id,
+            name,
+            status,
+            event.event_id,
+            is_event=True,
+            message=message,
+            span=event.span_id,
+            is_named=bool(event.tool_call_id),
+        )
+        if self.results.result(result):
             self.pending.append(message)
 
     def _observe_results(self, messages: Messages, event_id: str) -> None:
@@ -396,6 +428,11 @@ def _attached(event: Event) -> dict[str, Any]:
     """Return what an event names of images and files, as a field of its message."""
     attachments = event.payload.get("attachments")
     return {"attachments": attachments} if attachments else {}
+
+
+def _is_blank_result(message: dict[str, Any]) -> bool:
+    """Whether a history shows no more than that tools gave something: AutoGen's, as OpenInference writes it."""
+    return message["role"] == "tool" and not (message.get("content") or message.get("tool_call_id"))
 
 
 def _is_left_out(message: dict[str, Any], history: Messages) -> bool:

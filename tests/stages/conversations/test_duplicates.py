@@ -49,6 +49,19 @@ def test_two_tellings_of_a_call_are_one(name: str) -> None:
     assert "tags" not in call.payload
 
 
+def test_a_framework_that_leaves_out_the_words_next_to_calls_is_around_the_same_call() -> None:
+    """As AutoGen's client does; its input has the results without their content."""
+    seen = [*ASKED, {"role": "tool", "content": "Monday", "tool_call_id": "c0"}]
+    blank = [*ASKED, {"role": "tool", "content": ""}]
+    made = {"role": "assistant", "tool_calls": [{"id": "c1", "name": "find", "arguments": {}}]}
+    outer = model(span="f", input=blank)._replace(payload={"message": made, "input": blank})
+    inner = model(span="s", parent="f")._replace(payload={"message": {**made, "content": "I look."}, "input": seen})
+    for pair in ((outer, inner), (inner, outer)):
+        (call,), repeated = merge_duplicates(pair)
+        assert repeated == 1
+        assert (call.payload["message"], call.payload["input"]) == ({**made, "content": "I look."}, seen)
+
+
 OTHER = {
     "another answer": (model("a", response="r"), model("b", response="r")),
     "another question": (model("a", response="r", input=ASKED), model("a", response="r", input=[*ASKED, *ASKED])),

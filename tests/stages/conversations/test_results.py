@@ -82,3 +82,24 @@ def test_results_without_ids_answer_the_calls_of_actions_in_a_row_in_order() -> 
     results.result(came("", status="failed"))
     results.result(came("", status="ok"))
     assert (first[0].status, second[0].status) == ("failed", "ok")
+
+
+def test_a_span_that_does_not_name_its_call_takes_no_failure_back() -> None:
+    """It is around the one that does, and turned the exception into a text; a second try has the call's name."""
+    results, calls = Results(), opened(("1", "f"))
+    results.call(calls)
+    results.result(came("1", status="failed"))
+    results.result(Result("1", "f", "ok", "outer", is_event=True, message={"role": "tool"}, is_named=False))
+    assert calls[0].status == "failed"
+    results.result(came("1", event="again"))
+    assert calls[0].status == "ok"
+
+
+def test_a_history_tells_how_calls_ended_whose_spans_show_no_more_than_an_end() -> None:
+    results, calls = Results(), opened(("", "f"), ("", "f"))
+    results.call(calls)
+    for event in ("a", "b"):
+        results.result(came("", "f", "unknown", event))
+    for status in ("ok", "failed"):
+        results.result(came("", "f", status, "input", is_event=False))
+    assert [c.status for c in calls] == ["ok", "failed"]

@@ -352,3 +352,46 @@ def test_a_call_after_the_next_request_is_not_of_the_act_before_it() -> None:
     talk = Talk("t").ask("a").act(tags=["content_missing"]).ask("b")
     transcript = read(talk.event("tool_call", {}, tool_name="find", tool_call_id="c1"))
     assert [len(action.calls) for action in transcript.actions] == [0, 1]
+
+
+def test_calls_that_follow_an_act_which_ended_in_calls_are_its_own_in_the_order_of_the_next_input() -> None:
+    """As Braintrust logs LangChain's answers: words and why they ended, and no call. Spans begin in any order."""
+    asked = [SYSTEM, user("orders 7 and 8?")]
+    talk = Talk("t").act("I look both up.", input=asked, finish_reason="tool_calls")
+    for made, name in ((LOOK[1], None), (LOOK[0], LOOK[0]["id"])):
+        span = {"span_id": f"s-{made['id']}", "tool_name": "find", "tool_call_id": name}
+        talk.event("tool_call", {"arguments": made["arguments"]}, **span)
+        talk.event("tool_result", {"content": "seen", "status": "ok"}, **span)
+    transcript = read(talk.act("done", input=[*asked, said("I look both up.", LOOK), *SEEN]))
+    first, second = transcript.actions
+    assert first.message["tool_calls"] == LOOK
+    assert ([c.call_id for c in first.calls], second.resets_context) == ([made["id"] for made in LOOK], False)
+
+
+def test_a_history_without_any_act_shows_what_came_in() -> None:
+    asked = [SYSTEM, user("orders 7 and 8?")]
+    talk = Talk("t").act("I look both up.", calls=LOOK, input=asked).act("done", input=[*asked, *SEEN])
+    transcript = read(talk.act("fine", input=[*asked, *SEEN, user("thanks")]))
+    assert [len(action.observation) for action in transcript.actions] == [2, 2, 1]
+    assert not any(action.resets_context for action in transcript.actions)
+    again = read(Talk("t").act("A", input=asked).act("B", input=asked))
+    assert again.actions[1].resets_context, "another try, not the same talk going on"
+
+
+def test_a_history_that_shows_no_more_than_that_a_tool_gave_something_leaves_the_spans_result() -> None:
+    """AutoGen's messages, as OpenInference writes them, and two spans a call, of which the outer has the result."""
+    asked, blank = [SYSTEM, user("orders 7 and 8?")], {"role": "tool", "content": ""}
+    talk = Talk("t").act(calls=LOOK, input=asked)
+    for made, status, content in zip(LOOK, ("ok", "failed"), ("shipped", "no order 8"), strict=True):
+        outer = {"span_id": f"o-{made['id']}", "tool_name": "find"}
+        inner = {"span_id": f"i-{made['id']}", "tool_name": "find", "tool_call_id": made["id"]}
+        talk.event("tool_call", {"arguments": made["arguments"]}, **outer)
+        talk.event("tool_call", {}, **inner)
+        talk.event("tool_result", {"content": "", "status": status}, **inner)
+        talk.event("tool_result", {"content": content, "status": "ok"}, **outer)
+    talk.act("one", input=[*asked, said(None, LOOK), blank])
+    transcript = read(talk.act("two", input=[*asked, said(None, LOOK), blank, said("one"), user("more")]))
+    first, second, third = transcript.actions
+    assert [c.status for c in first.calls] == ["ok", "failed"]
+    assert [m["content"] for m in second.observation] == ["shipped", "no order 8"]
+    assert (third.observation, third.resets_context) == ([user("more")], False)

@@ -165,7 +165,8 @@ def _same_call(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether two nested spans have the same answer; one without content does not differ."""
     if not (_has_content(one) and _has_content(other)):
         return True
-    return _answer(one["message"]) == _answer(other["message"])
+    (words, calls), (told, made) = _answer(one["message"]), _answer(other["message"])
+    return calls == made and (words == told or (bool(calls) and "" in (words, told)))  # AutoGen's has calls alone
 
 
 def _answer(message: Message) -> tuple[str, list[tuple[str, Any]]]:
@@ -180,4 +181,11 @@ def _merged(payload: dict[str, Any], duplicate: Mapping[str, Any]) -> dict[str, 
         payload = {k: v for k, v in payload.items() if k not in content} | {
             k: duplicate[k] for k in content if k in duplicate
         }
-    return {k: v for k, v in duplicate.items() if k not in {"tags", "error_type", "other_choices"}} | payload
+    whole = {k: v for k, v in duplicate.items() if k not in {"tags", "error_type", "other_choices"}} | payload
+    inputs = [one["input"] for one in (payload, duplicate) if "input" in one]
+    if len(inputs) > 1 and len(inputs[0]) == len(inputs[1]):
+        whole["input"] = max(inputs, key=lambda messages: sum(bool(m.get("content")) for m in messages))
+    words = duplicate["message"].get("content") if payload["message"].get("tool_calls") else None
+    if words and not payload["message"].get("content"):
+        whole["message"] = {**payload["message"], "content": words}
+    return whole
