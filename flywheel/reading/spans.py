@@ -24,6 +24,9 @@ from flywheel.records import EventKind
 PREPARING = "_prepare_chat_with_tools"  # LlamaIndex's step before each call, which instruments take for one
 
 
+_OF_FUNCTIONS = {"args", "kwargs", "sanitize_inputs_outputs"}  # the last of smolagents' tools, as MLflow calls them
+
+
 class Run(NamedTuple):
     """One span. `source` holds the columns of its events; `ended_well` is None where the log does not show it."""
 
@@ -46,7 +49,13 @@ def error_text(failure: Mapping[str, Any], kind: str) -> str:
 
 
 def model_call(
-    run: Run, inputs: Any, output: Any, fields: Mapping[str, Any], *, model: str | None = None
+    run: Run,
+    inputs: Any,
+    output: Any,
+    fields: Mapping[str, Any],
+    *,
+    model: str | None = None,
+    system: str | None = None,
 ) -> Iterator[Event]:
     """Yield a model call; one that failed or never ended is only what the agent was asked.
 
@@ -56,8 +65,11 @@ def model_call(
         output: the output, likewise.
         fields: payload fields of the span itself, which outweigh those of the answer: tools, tokens, ...; and `model`.
         model: the model where neither names one.
+        system: instructions where the input has none.
     """
     history, tools = asked(inputs) or Asked([], None)
+    if system and not any(message["role"] == "system" for message in history):
+        history = [{"role": "system", "content": system}, *history]
     answers = _answers(output)
     kept = present({"tools": tools} | about_answer(output) | present(fields))
     source = {**run.source, "ts": run.started, "model": kept.pop("model", None) or model}
@@ -118,7 +130,7 @@ def _arguments(item: Any) -> dict[str, Any] | None:
     """
     value = embedded(item)
     value = literal(value) if isinstance(value, str) else value
-    if isinstance(value, dict) and isinstance(value.get("kwargs"), dict) and not (value.keys() - {"args", "kwargs"}):
+    if isinstance(value, dict) and isinstance(value.get("kwargs"), dict) and not (value.keys() - _OF_FUNCTIONS):
         value = value if value.get("args") else value["kwargs"]  # of a function, as a decorator logs it
     return value if isinstance(value, dict) else None
 

@@ -30,6 +30,9 @@ _DEPTH = 5
 _CALLS = re.compile(
     r'"(?:tool_?calls|function_?call|tool_?use)"\s*:\s*(?:\[\s*)?\{|"function"\s*:\s*\{\s*"arguments"', re.IGNORECASE
 )
+_OBJECT = re.compile(
+    r"<[a-z_]+(?: object)? [^\n]{1,300} at 0x[0-9a-f]{6,16}>|<[\w.]+ object at 0x[0-9a-f]{6,16}>"
+)  # a stream's
 _USAGE = ("usage", "usage_metadata", "token_usage", "usageMetadata")
 _REASONS = ("finish_reason", "stop_reason", "finishReason", "stopReason")
 _MODEL = ("model_name", "model", "model_version", "modelVersion")
@@ -38,9 +41,12 @@ _NOT_THE_SERVERS = ("run-", "lc_", "run--")  # ids that LangChain makes
 
 
 def answered(value: Any) -> list[Message]:
-    """Return the assistant messages of a model call's output, one a choice; the first is the answer."""
+    """Return the assistant messages of a model call's output, one a choice; the first is the answer.
+
+    A stream of which nothing but the object's name was logged holds none.
+    """
     opened = embedded(value)
-    if opened is None or opened in ("", {}, []):
+    if opened is None or opened in ("", {}, []) or (isinstance(opened, str) and _OBJECT.fullmatch(opened)):
         return []
     turns = _of(opened, 0)
     if turns is None:

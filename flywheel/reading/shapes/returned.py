@@ -29,6 +29,8 @@ def returned(result: Any, depth: int = 0) -> Message:
     fields = as_dict(parsed)
     if "output" in fields and fields.keys() <= _OF_RUNS and depth < _DEEPEST:
         return returned(fields["output"], depth + 1)
+    if fields.keys() == {"_value"} and depth < _DEEPEST:  # of MLflow, for smolagents
+        return returned(fields["_value"], depth + 1)
     if isinstance(fields.get("tool_output"), dict) and depth < _DEEPEST:  # LlamaIndex, as OpenLLMetry writes it
         return {"tool_call_id": fields.get("tool_id")} | returned(fields["tool_output"], depth + 1)
     return _as_message(fields) or _flagged(fields) or _of_agno(result) or {"content": flat_text(result)}

@@ -21,10 +21,13 @@ TALK = (2, 2, 0, 0, 0)
 ALL, NONE = (440, 42), (0, 0)  # tokens in and out
 COUNTS = {
     "span_rows/braintrust": (*CALLS, *ALL, 2),
+    "span_rows/braintrust_langchain": (*CALLS, *ALL, 2),
+    "span_rows/braintrust_responses": (*CALLS, *ALL, 2),
     "span_rows/braintrust_experiment": (1, 2, 1, 1, 0, 230, 22, 1),
     "span_rows/datadog": (*CALLS, *ALL, 2),
     "span_rows/datadog_sent": (*CALLS, *ALL, 0),
     "span_rows/posthog": (*CALLS, *ALL, 2),
+    "span_rows/posthog_langgraph": (*CALLS, *ALL, 2),
     "span_rows/lunary": (*CALLS, *ALL, 2),
     "span_rows/honeyhive": (*CALLS, *ALL, 4),
     "span_rows/galileo": (*CALLS, *ALL, 0),

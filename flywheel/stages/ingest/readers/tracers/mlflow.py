@@ -7,7 +7,7 @@ judge is not the agent's.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -18,7 +18,8 @@ from flywheel.reading.feedback import Opinion, corrected_text, judgement, outcom
 from flywheel.reading.messages import flat_text, tool_schemas
 from flywheel.reading.pairs import Pair, common_payload
 from flywheel.reading.reader import reader
-from flywheel.reading.shapes import joined_chunks
+from flywheel.reading.shapes import answered, asked, joined_chunks
+from flywheel.reading.shapes.talks import talk_of
 from flywheel.reading.span_map import packaged_span_maps
 from flywheel.reading.spans import (
     PREPARING,
@@ -110,21 +111,40 @@ def _spans(spans: list[Mapping[str, Any]], source: Source) -> Iterator[Event]:
     items = [(span, {k: _loaded(v) for k, v in mapping_of(span.get("attributes")).items()}) for span in spans]
     kinds = [str(attributes.get("mlflow.spanType")).upper() for _, attributes in items]
     asks = any(kind in _MODEL for kind in kinds)
+    whole = None if asks else _whole_run(items, kinds)
+    outputs = {_SPAN.id_of(span, "id"): attributes.get("mlflow.spanOutputs") for span, attributes in items}
     for seq, ((span, attributes), kind) in enumerate(zip(items, kinds, strict=True)):
         run = _run(span, {**source, "seq": 2 * seq})
         inputs, output = attributes.get("mlflow.spanInputs"), attributes.get("mlflow.spanOutputs")
         if kind in _MODEL and not str(run.name).endswith(PREPARING):
-            yield from _model_call(run, attributes, span)
+            yield from _model_call(run, attributes, span, outputs.get(str(run.source["parent_id"])))
         elif kind == "TOOL":
             told = text(attributes.get("gen_ai.tool.name"))
             schema = text(attributes.get("name")) if "parameters" in attributes else None  # LlamaIndex's
             name = told or schema or _tool_name(run.name, text(attributes.get("mlflow.spanFunctionName")))
             called = ident(attributes.get("gen_ai.tool.call.id"))
             yield from tool_use(run._replace(name=name), inputs, output, call_id=called)
-        elif run.source["parent_id"] is None and not asks:
-            yield from whole_task(run, inputs, output, last=2 * len(spans))
+        elif seq == whole:
+            offered = {"tools": tool_schemas(attributes.get("mlflow.chat.tools"))}
+            yield from whole_task(run, inputs, output, last=2 * len(spans), fields=offered)
         elif run.source["parent_id"] is None:
             yield place(run)
+
+
+def _whole_run(items: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], kinds: Sequence[str]) -> int | None:
+    """Return the span that has what a trace without a model call was asked and answered: the outermost.
+
+    A run under it that holds the whole talk, as AutoGen's do, has more, if the outermost holds none.
+    """
+    works = [seq for seq, kind in enumerate(kinds) if kind != "TOOL"]
+    outermost = next((seq for seq in works if _SPAN.id_of(items[seq][0], "parent") is None), None)
+    around = [outermost] if outermost is not None else []
+    return next((seq for seq in [*around, *works] if _holds_talk(items[seq][1])), outermost)
+
+
+def _holds_talk(attributes: Mapping[str, Any]) -> bool:
+    begun = asked(attributes.get("mlflow.spanInputs"))
+    return talk_of(attributes.get("mlflow.spanOutputs"), begun.messages if begun else []) is not None
 
 
 def _tool_name(name: str | None, function: str | None) -> str | None:
@@ -155,7 +175,8 @@ def _error(span: Mapping[str, Any], status: Mapping[str, Any]) -> str:
     )
 
 
-def _model_call(run: Run, attributes: Mapping[str, Any], span: Mapping[str, Any]) -> Iterator[Event]:
+def _model_call(run: Run, attributes: Mapping[str, Any], span: Mapping[str, Any], around: Any) -> Iterator[Event]:
+    """Yield a model call; `around` is what the span above gave, which may have the answer of a stream."""
     inputs, output = attributes.get("mlflow.spanInputs"), attributes.get("mlflow.spanOutputs")
     fields = {
         **common_payload(Pair(as_dict(inputs), {}, {})),
@@ -164,7 +185,11 @@ def _model_call(run: Run, attributes: Mapping[str, Any], span: Mapping[str, Any]
         **_SPAN.usage({"attributes": attributes}),
     }
     chunks = output if isinstance(output, list) else _streamed(span) if output is None else []
-    yield from model_call(run, inputs, joined_chunks(chunks) or output, fields)
+    output = joined_chunks(chunks) or output
+    if output is not None and not run.error and not answered(output):
+        turns = answered(around)
+        output = turns[0] if turns and (turns[0].get("tool_calls") or isinstance(around, dict)) else output
+    yield from model_call(run, inputs, output, fields)
 
 
 def _streamed(span: Mapping[str, Any]) -> list[Any]:
@@ -242,4 +267,4 @@ def _opinion(item: Mapping[str, Any], value: Any, aim: str) -> Opinion:
     )
 
 
-READER = reader("mlflow", 6, "MLflow traces", marks=_trace_of, read=_read)
+READER = reader("mlflow", 7, "MLflow traces", marks=_trace_of, read=_read)

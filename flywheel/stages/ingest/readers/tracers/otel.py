@@ -138,5 +138,5 @@ def _reason(record: LogRecord) -> dict[str, Any]:
 
 
 READER = reader(
-    "otel", 17, "OTLP JSON and single spans", marks=_is_known, refusal="no resourceSpans or resourceLogs", read=_read
+    "otel", 18, "OTLP JSON and single spans", marks=_is_known, refusal="no resourceSpans or resourceLogs", read=_read
 )

@@ -16,10 +16,12 @@ from flywheel.reading.events import Event, Source
 from flywheel.reading.feedback import Opinion, judgement
 from flywheel.reading.pairs import Pair, common_payload
 from flywheel.reading.reader import reader, share
-from flywheel.reading.shapes import schemas
+from flywheel.reading.shapes import schemas, transcript
 from flywheel.reading.span_map import SpanMap, maps_of
 from flywheel.reading.spans import Run, model_call, outline, tool_use
+from flywheel.reading.status import UNKNOWN
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, later, number, text
+from flywheel.records import EventKind
 
 _NO_PARENT = ("undefined", "0")  # Datadog's
 _FAILED_HTTP = 400
@@ -41,7 +43,10 @@ class RowMap(SpanMap):
     input: tuple[str, ...] = ("input",)
     output: tuple[str, ...] = ("output",)
     offered: tuple[str, ...] = ()  # schemas of tools
+    system: tuple[str, ...] = ()  # instructions, where they are apart from the input
     call: tuple[str, ...] = ()  # the id of the call that a tool's row answers
+    announcing: tuple[str, ...] = ()  # what a tool's row is; one of `announces` repeats a call before it is run
+    announces: tuple[str, ...] = ()
     error: tuple[str, ...] = ()
     status: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()  # values of `status` that mean a failure; an HTTP status from 400 on does, too
@@ -106,14 +111,30 @@ def _events(columns: RowMap, row: Mapping[str, Any], source: Source) -> Iterator
     inputs, output = (embedded(next(columns.values(row, part), None)) for part in ("input", "output"))
     if kind in columns.models:
         yield from _model_call(columns, row, run, inputs, output)
+    elif kind in columns.tools and next(columns.values(row, "announcing"), None) in columns.announces:
+        return
     elif kind in columns.tools:
         yield from tool_use(run, inputs, output, call_id=ident(next(columns.values(row, "call"), None)))
     elif source["parent_id"] is None:
         yield from outline(run, inputs, output)
+    elif not columns.tools:
+        yield from _results(run, output)
     called = kind in columns.models or kind in columns.tools
     aim = f"span:{source['span_id']}" if called and source["span_id"] else source["ids"][0]
     for scores in columns.values(row, "scores"):
         yield from _scores(as_dict(embedded(scores)), aim, {**source, "ts": run.ended or run.started})
+
+
+def _results(run: Run, output: Any) -> Iterator[Event]:
+    """Yield the results in the output of a step that ran tools, where its tracer has no rows of tools: LangGraph's."""
+    told = transcript(as_dict(output).get("messages")) or []
+    if not all(message["role"] == "tool" and message.get("tool_call_id") for message in told):
+        return
+    for message in told:
+        columns = {"tool_name": message.get("name"), "tool_call_id": message["tool_call_id"]}
+        payload = {"content": message.get("content") or "", "status": message.get("status", UNKNOWN)}
+        ts = run.ended or run.started
+        yield {**run.source, **columns, "kind": EventKind.TOOL_RESULT, "ts": ts, "payload": payload}
 
 
 def _run(columns: RowMap, row: Mapping[str, Any], source: Source) -> Run:
@@ -132,7 +153,9 @@ def _run(columns: RowMap, row: Mapping[str, Any], source: Source) -> Run:
         status is not None and not isinstance(stated, bool) and status >= _FAILED_HTTP
     )
     error = next((message for value in columns.values(row, "error") if (message := _words(value))), None)
-    return run._replace(error=error or ("error" if failed else None))
+    error = error or ("error" if failed else None)
+    would_show = bool(columns.error or columns.status) and run.ended is not None
+    return run._replace(error=error, ended_well=True if would_show and error is None else None)
 
 
 def _words(error: Any) -> str | None:
@@ -150,7 +173,8 @@ def _model_call(columns: RowMap, row: Mapping[str, Any], run: Run, inputs: Any, 
         **usage,
         "cost_usd": None if cost is None else cost * columns.cost_unit,
     }
-    yield from model_call(run, inputs, output, fields, model=columns.model_of(row))
+    system = next(columns.values(row, "system"), None)
+    yield from model_call(run, inputs, output, fields, model=columns.model_of(row), system=text(system))
 
 
 def _scored(columns: RowMap, row: Mapping[str, Any], source: Source) -> Iterator[Event]:
@@ -189,7 +213,7 @@ def _sniff(sample: Sample) -> float:
 
 READER = reader(
     "span_rows",
-    4,
+    5,
     "rows of Braintrust, Datadog, PostHog, Lunary, HoneyHive, Galileo, LangWatch, Laminar",
     sniff=_sniff,
     needs=_is_row,

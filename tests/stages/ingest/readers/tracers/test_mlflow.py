@@ -120,6 +120,42 @@ def test_without_a_model_span_the_outermost_one_is_all_there_is() -> None:
     assert answer["payload"]["tags"] == ["reconstructed"]
 
 
+def test_a_run_under_the_outermost_span_may_hold_the_whole_talk() -> None:
+    """A request that an application traces itself, and AutoGen's run in it, whose calls are not traced."""
+    talk = [
+        {"source": "user", "content": "Where is 7?", "type": "TextMessage"},
+        {"source": "bot", "content": [{"id": "c1", "name": "find", "arguments": '{"n": 7}'}],
+         "type": "ToolCallRequestEvent"},
+        {"source": "bot", "content": [{"call_id": "c1", "name": "find", "content": "Oslo", "is_error": False}],
+         "type": "ToolCallExecutionEvent"},
+        {"source": "bot", "content": "In Oslo.", "type": "TextMessage"},
+    ]  # fmt: skip
+    inner = span(2, "AGENT", spanInputs={"task": "Where is 7?"}, spanOutputs={"messages": talk})
+    schema = {"type": "function", "function": {"name": "find", "parameters": {}}}
+    inner["attributes"]["mlflow.chat.tools"] = json.dumps([schema])
+    events = read(trace(ROOT, inner))
+    acts = [event["payload"] for event in events if event["kind"] == "model_call"]
+    assert [bool(act["message"].get("tool_calls")) for act in acts] == [True, False]
+    assert (acts[0]["tools"], acts[1]["message"]["content"]) == ([schema], "In Oslo.")
+    assert [e["payload"]["content"] for e in events if e["kind"] == "tool_result"] == ["Oslo"]
+
+
+def test_the_answer_of_a_stream_may_be_in_the_step_around_it() -> None:
+    """LlamaIndex' agents stream; MLflow logs the name of the stream's object."""
+    shown = "<async_generator object wrap.<locals>.g at 0x7fb2a48f2e90>"
+    step = span(4, "CHAIN", spanInputs={}, spanOutputs={"response": {"role": "assistant", "content": "Here."}})
+    _, call = read(trace(ROOT, step, span(5, "CHAT_MODEL", parent=4, spanInputs=ASKED, spanOutputs=shown)))
+    assert call["payload"]["message"] == {"role": "assistant", "content": "Here."}
+    _, alone = read(trace(ROOT, span(5, "CHAT_MODEL", spanInputs=ASKED, spanOutputs=shown)))
+    assert alone["payload"]["tags"] == ["content_missing"]
+
+
+def test_a_tool_of_smolagents_has_its_arguments_and_its_value() -> None:
+    given = {"sanitize_inputs_outputs": True, "kwargs": {"n": 7}}
+    _, made, result = read(trace(ROOT, span(3, "TOOL", spanInputs=given, spanOutputs={"_value": "Oslo"}), CALL))[:3]
+    assert (made["payload"], result["payload"]["content"]) == ({"arguments": {"n": 7}}, "Oslo")
+
+
 def test_schema_2() -> None:
     old = {
         "name": "chat", "context": {"trace_id": f"0x{TRACE}", "span_id": "0000000000000002"}, "parent_id": None,

@@ -389,3 +389,62 @@ def test_an_output_without_an_answer_has_none() -> None:
     output = [{"role": "tool", "parts": [], "finish_reason": "stop"}] * 2
     (act,) = read(span(1, {"gen_ai.operation.name": "chat", "gen_ai.output.messages": json.dumps(output)}))
     assert act["payload"]["tags"] == ["content_missing"]
+
+
+def test_a_span_around_a_call_may_lack_the_words_next_to_its_calls() -> None:
+    """As AutoGen's client does, and the results in its input: one call, with the words and the results."""
+    made = {"message.role": "assistant", "message.tool_calls.0.tool_call.function.name": "f",
+            "message.tool_calls.0.tool_call.function.arguments": "{}"}  # fmt: skip
+    outer = {"openinference.span.kind": "LLM"} | {f"llm.output_messages.0.{k}": v for k, v in made.items()}
+    inner = outer | {"llm.output_messages.0.message.content": "I look."}
+    asked = {"llm.input_messages.0.message.role": "user", "llm.input_messages.0.message.content": "where is 7?"}
+    seen = {"llm.input_messages.1.message.role": "tool", "llm.input_messages.1.message.tool_call_id": "c0"}
+    outer, inner = outer | asked | seen, inner | asked | seen | {"llm.input_messages.1.message.content": "Monday"}
+    (call,) = read(span(1, outer), span(2, inner, **under(1)))
+    assert call["payload"]["message"]["content"] == "I look."
+    assert call["payload"]["input"][1]["content"] == "Monday"
+
+
+@pytest.mark.parametrize(("words", "said"), [("I look.", "I look."), (None, None)])
+def test_thoughts_behind_the_words_of_an_answer_are_no_words(words: str | None, said: str | None) -> None:
+    """OpenInference puts a model's thoughts in smolagents there; the output has the words alone."""
+    parts = [words, "Two orders."] if words else ["Two orders."]
+    numbered = {f"llm.output_messages.0.message.contents.{n}.message_content.{k}": v
+                for n, part in enumerate(parts) for k, v in (("type", "text"), ("text", part))}  # fmt: skip
+    plain = {"openinference.span.kind": "LLM", "llm.output_messages.0.message.role": "assistant",
+             "output.value": json.dumps({"role": "assistant", "content": words, "tool_calls": None})}  # fmt: skip
+    (call,) = read(span(1, plain | numbered))
+    assert (call["payload"]["message"].get("content"), call["payload"]["message"]["reasoning"]) == (said, "Two orders.")
+
+
+def test_ids_made_of_a_tool_and_a_position_name_no_call() -> None:
+    """Google's instrumentation makes them up, otherwise for a call than for its result."""
+    called = {"type": "tool_call", "id": "f_1", "name": "f", "arguments": {}}
+    gave = {"type": "tool_call_response", "id": "f_0", "response": {"result": "Monday"}}
+    kept = {"type": "tool_call", "id": "g_7", "name": "g", "arguments": {}}
+    history = [
+        {"role": "user", "parts": [{"type": "text", "content": "where is 7?"}]},
+        {"role": "assistant", "parts": [{"type": "text", "content": "I look."}, called, kept]},
+        {"role": "user", "parts": [gave]},
+    ]
+    (call,) = read(span(1, CHAT | {"gen_ai.input.messages": json.dumps(history)}))
+    _, act, result = call["payload"]["input"]
+    assert [made.get("id", "") for made in act["tool_calls"]] == ["", "g_7"]
+    assert (result["role"], result.get("tool_call_id")) == ("tool", None)
+
+
+def test_a_responses_id_and_model_are_no_answer() -> None:
+    """Phoenix makes such an output for a client's own span, which has no content."""
+    plain = BARE | {"openinference.span.kind": "LLM", "output.value": '{"id": "r1", "model": "m"}'}
+    (call,) = read(span(1, plain))
+    assert call["payload"]["tags"] == ["content_missing"]
+    (other,) = read(span(1, plain | {"output.value": '{"id": "7", "model": "Tesla"}'}))
+    assert "tags" not in other["payload"], "what a model writes in JSON"
+
+
+def test_an_object_that_a_stream_is_shown_as_is_no_answer() -> None:
+    for shown in ("<async_generator object f.<locals>.g at 0x7fb2a48f2e90>", "<openai.Stream object at 0x7fb2a48f2e>"):
+        (call,) = read(span(1, {"openinference.span.kind": "LLM", "output.value": shown}))
+        assert call["payload"]["tags"] == ["content_missing"]
+    (call,) = read(span(1, {"openinference.span.kind": "LLM", "output.value": "<b> at 0x7f is a pointer"}))
+    assert "tags" not in call["payload"]

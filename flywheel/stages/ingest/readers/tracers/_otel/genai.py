@@ -78,7 +78,7 @@ def history_of(attributes: Mapping[str, Any]) -> list[Message] | None:
     Raises:
         BadRecordError: the content is there and is cut off.
     """
-    begins = asked(_uncut(value_of(attributes, aliases().names.input)))
+    begins = asked(_without_positions(_uncut(value_of(attributes, aliases().names.input))))
     if begins is None:
         return None
     history = begins.messages
@@ -87,6 +87,39 @@ def history_of(attributes: Mapping[str, Any]) -> list[Message] | None:
     if instructions and not any(m["role"] == "system" for m in history):
         history.insert(0, {"role": "system", "content": instructions})
     return history
+
+
+def _without_positions(items: Any) -> Any:
+    """Return messages without the ids that Google's instrumentation makes of a tool and the position of a part.
+
+    Gemini gives calls no ids. Made up, those of a call and of its result differ, and later calls have them again.
+    """
+    if not isinstance(items, list) or not any("parts" in as_dict(item) for item in items):
+        return items
+    made = {str(part.get("name")) for item in items for n, part in _parts_in(item) if _is_position(part, n)}
+    made |= {str(part["id"]).rpartition("_")[0] for item in items for n, part in _parts_in(item) if _is_answer(part, n)}
+    if not made:
+        return items
+    return [{**as_dict(item), "parts": [_nameless(part, n, made) for n, part in _parts_in(item)]} for item in items]
+
+
+def _parts_in(item: Any) -> list[tuple[int, Mapping[str, Any]]]:
+    return list(enumerate(map(as_dict, as_list(as_dict(item).get("parts")))))
+
+
+def _is_position(part: Mapping[str, Any], position: int) -> bool:
+    return part.get("type") == "tool_call" and part.get("id") == f"{part.get('name')}_{position}"
+
+
+def _is_answer(part: Mapping[str, Any], position: int) -> bool:
+    return part.get("type") == "tool_call_response" and str(part.get("id")).endswith(f"_{position}")
+
+
+def _nameless(part: Mapping[str, Any], position: int, made: set[str]) -> Mapping[str, Any]:
+    tool, _, number = str(part.get("id")).rpartition("_")
+    if number != str(position) or tool not in made or part.get("type") not in ("tool_call", "tool_call_response"):
+        return part
+    return {name: value for name, value in part.items() if name != "id"}
 
 
 def _uncut(value: Any) -> Any:
@@ -117,10 +150,12 @@ def output_of(attributes: Mapping[str, Any]) -> list[Message]:
     output, calls = value_of(attributes, names.output), _calls_apart(attributes)
     if calls and isinstance(output, list):
         output = [item for item in output if set(as_dict(item)) != {"function_call"}] or [{"role": "assistant"}]
+    if _names_a_response(output, attributes):
+        return []
     made = [call_in(item) for item in map(as_dict, as_list(output)) if tool_in(item)]
     if made and len(made) == len(as_list(output)) and all(made):  # of any-agent: an answer that is calls alone
         return messages([{"role": "assistant", "tool_calls": made}])
-    turns = answered(_uncut(output))
+    turns = answered(_without_positions(_uncut(output)))
     if calls and turns and len(calls) > len(turns[0].get("tool_calls", ())):
         turns[0] = turns[0] | {"tool_calls": calls}
     is_numbered = output is attributes.get("llm.output_messages")
@@ -128,7 +163,32 @@ def output_of(attributes: Mapping[str, Any]) -> list[Message]:
     ended = [item for item in told if is_numbered or "finish_reason" in as_dict(item)]
     is_one = len(ended) < 2 or (not is_numbered and _are_pieces(turns))  # noqa: PLR2004 - choices
     turns = _as_one(turns) if is_one and (is_numbered or _ENDED in attributes) else turns
+    turns = [_without_thoughts(turns[0], attributes)] if is_numbered and len(turns) == 1 else turns
     return _with_thoughts([_with_calls(turn, attributes) for turn in turns], attributes)
+
+
+def _names_a_response(output: Any, attributes: Mapping[str, Any]) -> bool:
+    """Whether an output is a response's id and model alone, as Phoenix makes one for a span without content."""
+    fields = as_dict(embedded(output))
+    named = ident(fields.get("id"))
+    is_own = named is not None and named == ident(value_of(attributes, aliases().names.response_id))
+    return is_own and fields.keys() <= {"id", "model"}
+
+
+def _without_thoughts(turn: Message, attributes: Mapping[str, Any]) -> Message:
+    """Return an answer without the thoughts that OpenInference puts behind its words, where the output has the words.
+
+    So it writes what smolagents' models answer.
+    """
+    said = as_dict(embedded(attributes.get("output.value")))
+    words, told = said.get("content"), str(turn.get("content") or "")
+    if said.get("role") != "assistant" or "content" not in said or not (words is None or isinstance(words, str)):
+        return turn
+    thoughts = told.removeprefix(words or "").strip()
+    if not thoughts or not told.startswith(words or ""):
+        return turn
+    rest = {name: value for name, value in turn.items() if name != "content"}
+    return {**rest, **({"content": words} if words else {}), "reasoning": turn.get("reasoning") or thoughts}
 
 
 def _are_pieces(turns: list[Message]) -> bool:
