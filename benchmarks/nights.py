@@ -70,7 +70,7 @@ RULES = {
 # A first champion acts otherwise than the script that it replaces, and worse: `action_mix` is red every night, until a
 # person has looked and forces a round. No one is there to look, so no window is large enough to be compared.
 UNWATCHED = 1_000_000
-CODE = "0141"  # newest decision that changes what a night does: what an older one's code served is a run of its own
+CODE = "0143"  # newest decision that changes what a night does: what an older one's code served is a run of its own
 KEY = ("world", "arm", "seed", "night", "code")
 
 
@@ -143,7 +143,7 @@ FULL = Settings("embedded", "auto", 10, (2, 3), 60, 2, 120, (192, 192), 16_000, 
 SMALL = Settings("embedded", "auto", 8, (5, 1), 42, 1, 42, (192, 128), 32_000, 112, 60, -1, "sft", (2, 16), 0.5,
                  (2e-3, 1e-3), 0.5, 100, (3, 2), audited=40)  # fmt: skip
 # For a GPU: all seventeen families of the warehouse, six questions of each a night.
-MEDIUM = Settings("embedded", "auto", 10, (5, 1), 102, 1, 102, (384, 256), 64_000, 204, 96, -1, "sft", (2, 34), 0.5,
+MEDIUM = Settings("embedded", "auto", 10, (5, 1), 102, 1, 102, (384, 256), 64_000, 204, 96, -1, "sft", (8, 34), 0.5,
                   (2e-3, 1e-3), 0.5, 100, (3, 2), batch=128, audited=40)  # fmt: skip
 # A desk's answers have many kinds (refuse, ask, act, tell), and a talk has several of them: more rows, longer ones.
 AT_THE_DESK = replace(SMALL, max_rows=(120, 120), max_tokens=48_000, max_cases=60)
@@ -295,8 +295,12 @@ class Arm:
         """Run the night as shipped; return what it did."""
         if (self.arm == "frozen" and number > 1) or number == self.settings.nights:
             return {"outcome": "only served", "champion": None}
+        path = self.folder / ".flywheel" / "night.json"
+        before = files.read_json(path)["began_at"] if path.exists() else None
         _run([FLYWHEEL, "-C", self.folder, "run", "nightly"], allow=(0, FAILED, HELD, WAITING))
-        journal = files.read_json(self.folder / ".flywheel" / "night.json")
+        journal = files.read_json(path)
+        if journal["began_at"] == before:
+            sys.exit(f"`flywheel -C {self.folder} run nightly` did not begin a night; run it to see why")
         learned = {name: journal[name] for name in ("outcome", "round", "champion", "verdict", "text", "error")}
         if learned["outcome"] == "failed":  # a monitor is red, say: the champion serves on, and the line shows why
             return learned

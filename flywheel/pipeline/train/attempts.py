@@ -3,9 +3,10 @@
 In: training tasks of the log, and a world or the replay environment. Out: demonstrations, one a successful action.
 Rejection sampling as in RFT (Yuan et al. 2023, arXiv 2308.01825) and ReST-EM (Singh et al. 2024, arXiv 2312.06585):
 success is what execution, or the recorded result with its calibrated signals, shows; hard tasks keep more of their
-successes than easy ones; what earlier rounds kept is kept, and rehearsed like rows of the logs. Tasks that the champion
-mastered in the log come last, and before them those of the kinds that it masters. Attempts are made when a round is
-planned, a few tasks at a time, and remembered, so that `plan` shows what `train` does and a killed one goes on.
+successes than easy ones; what earlier rounds kept is kept, and rehearsed like rows of the logs. Tasks of the kinds at
+which the champion fails in the log come first, those that it mastered last, and before them those of the kinds that it
+masters (decision 0143). Attempts are made when a round is planned, a few tasks at a time, and remembered, so that
+`plan` shows what `train` does and a killed one goes on.
 `data/origins.jsonl` leads from a row to its attempt and to the episode whose request was attempted.
 """
 
@@ -40,6 +41,7 @@ from flywheel.stages.datasets.context import contexts
 from flywheel.stages.evaluate.play import TEMPERATURE, Place, sample
 from flywheel.stages.selection.decontaminate import EvaluationTexts, uncrossed
 from flywheel.stages.selection.groups import select_scenarios
+from flywheel.stages.selection.hard import are_hard
 from flywheel.stages.selection.kinds import fared
 from flywheel.stages.selection.mix import Before, chance
 from flywheel.stages.selection.rows import GOOD_ENOUGH_TO_COPY
@@ -86,7 +88,7 @@ def attempted(ctx: Context, dataset: Dataset, before: Before, texts: EvaluationT
         tasks.sort(key=lambda t: (t.task_id in easy, chance(t.id, cfg.seed, champion, "attempts"), t.id))
         requests = dict(tables[0].select("episode_id", "request").collect().iter_rows())
         looked_at = tasks[: LOOKED_AT * cfg.attempt_tasks]
-        tasks = _easy_kinds_last(looked_at, _own(names, *tables).collect(), requests)
+        tasks = _by_need(looked_at, _own(names, *tables).collect(), requests)
         rows |= {row["id"]: row for row in _sampled(ctx, champion, tasks[: cfg.attempt_tasks], funnel)}
     rows |= _older([row for name, row in earlier.items() if name not in rows], len(rows), cfg, before)
     funnel.considered += len(rows)
@@ -108,19 +110,21 @@ def _own(names: Collection[str], episodes: pl.LazyFrame, returns: pl.LazyFrame) 
     return returns.filter(pl.col("step").is_null()).join(own, on="episode_id")
 
 
-def _easy_kinds_last(tasks: list[_Task], own: pl.DataFrame, requests: Mapping[str, str | None]) -> list[_Task]:
-    """Return tasks, those behind of a kind of requests at which the champion mostly succeeds; else in their order.
+def _by_need(tasks: list[_Task], own: pl.DataFrame, requests: Mapping[str, str | None]) -> list[_Task]:
+    """Return tasks, first of kinds of requests at which the champion fails, behind of those at which it succeeds.
 
     Args:
-        tasks: as far as one looks; a task that the champion attempted itself has its own place.
+        tasks: as far as one looks; a task that the champion attempted itself is not behind for its kind.
         own: the champion's episodes.
         requests: of the episodes.
     """
     logged = list(own.sort("episode_id").select("request", "p_success").iter_rows())
-    kinds, chances = fared(logged, [requests.get(task.episode_id) for task in tasks])
+    asked = [requests.get(task.episode_id) for task in tasks]
+    kinds, chances = fared(logged, asked)
     easy, tried = {kind for kind, p in chances.items() if fmean(p) >= GOOD_ENOUGH_TO_COPY}, set(own["task_id"])
-    last = {t.id for t, kind in zip(tasks, kinds, strict=True) if kind in easy and t.task_id not in tried}
-    return sorted(tasks, key=lambda task: task.id in last)
+    first = {task.id for task, hard in zip(tasks, are_hard(logged, asked), strict=True) if hard}
+    last = {t.id for t, kind in zip(tasks, kinds, strict=True) if kind in easy and t.task_id not in tried} - first
+    return sorted(tasks, key=lambda task: (task.id not in first, task.id in last))
 
 
 # --- the tasks --------------------------------------------------------------------------------------------------------

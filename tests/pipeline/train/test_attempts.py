@@ -14,7 +14,7 @@ import pytest
 from flywheel.config import Config
 from flywheel.funnel import Funnel
 from flywheel.pipeline.build.tables import read_table
-from flywheel.pipeline.train.attempts import _easy_kinds_last, _kept, _mastered, _older, _Task
+from flywheel.pipeline.train.attempts import _by_need, _kept, _mastered, _older, _Task
 from flywheel.pipeline.train.backend import write_files
 from flywheel.pipeline.train.plan import PlannedRound, make_plan
 from flywheel.pipeline.train.spec import train_spec
@@ -193,7 +193,7 @@ def test_tasks_that_the_champion_mastered_in_the_log_come_last() -> None:
     assert _mastered(set(), episodes, returns) == set()
 
 
-def test_tasks_of_the_kinds_that_the_champion_masters_come_last() -> None:
+def test_tasks_of_kinds_that_the_champion_fails_at_come_first_and_of_those_it_masters_last() -> None:
     asked = {"sum": "What is the revenue in city {}?", "join": "Which products cost more than {} in the shop?"}
     own = pl.DataFrame(
         [
@@ -203,12 +203,15 @@ def test_tasks_of_the_kinds_that_the_champion_masters_come_last() -> None:
         ]
     )
     place = Place([{"role": "user", "content": "?"}], None, lambda _: None)
-    tasks = [_Task(name, name, f"of {name}", place) for name in ("sum 7", "join 8", "sum 3", "new 1", "sum 9")]
+    tasks = [
+        _Task(name, name, f"of {name}", place) for name in ("sum 7", "join 8", "sum 3", "new 1", "sum 9", "join 9")
+    ]
     requests = {"of sum 7": asked["sum"].format(7), "of join 8": asked["join"].format(8), "of new 1": "Hello there!",
-                "of sum 3": asked["sum"].format(3), "of sum 9": asked["sum"].format(9)}  # fmt: skip
+                "of sum 3": asked["sum"].format(3), "of sum 9": asked["sum"].format(9),
+                "of join 9": asked["join"].format(9)}  # fmt: skip
 
-    found = [task.id for task in _easy_kinds_last(tasks, own, requests)]
-    assert found == ["join 8", "sum 3", "new 1", "sum 7", "sum 9"]  # at `sum 3` it was seen what it does
-    assert [task.id for task in _easy_kinds_last(tasks, own.filter(pl.col("episode_id").str.ends_with("1")), {})] == [
+    found = [task.id for task in _by_need(tasks, own, requests)]
+    assert found == ["join 8", "join 9", "sum 3", "new 1", "sum 7", "sum 9"]  # at `sum 3` it was seen what it does
+    assert [task.id for task in _by_need(tasks, own.filter(pl.col("episode_id").str.ends_with("1")), {})] == [
         task.id for task in tasks
     ]
