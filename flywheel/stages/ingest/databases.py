@@ -5,7 +5,7 @@ copied. The database is opened for reading only. Empty tables, caches by their n
 these keep their data are left out; views are never run. A null is a field that the row does not have, JSON in a text is
 opened as in other tables, and so is MessagePack that the row calls so; of other bytes that cannot be text only the
 number is kept. Of LangGraph's `checkpoints` each thread is a row, and its `writes`, which hold the same messages, are
-left out.
+left out. What Phoenix and n8n keep of a record in several tables is put together.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import orjson
 from flywheel.io.bucket_path import BucketPath
 from flywheel.reading.values import embedded, words_of
 from flywheel.stages.ingest.checkpoints import COLUMNS, folded
+from flywheel.stages.ingest.joined_tables import joined_tables
 from flywheel.stages.ingest.packed import FAULTS as DAMAGED
 from flywheel.stages.ingest.packed import KIND, unpacked
 from flywheel.stages.ingest.tables import WORDS
@@ -35,6 +36,10 @@ _TABLES = (
 )
 _MODES, _NO_LOG = slice(18, 20), b"\x01\x01"  # of writing and reading, in the header
 _VIRTUAL = "create virtual table"
+_UNSAFE = "unsafe use of"
+_READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_PRAGMA}
+_COMPUTING = {"json_extract", "json_array_length", "json_type", "json_valid", "->", "->>", "lower", "upper", "length",
+              "coalesce", "ifnull", "nullif", "substr", "trim", "replace", "abs", "round", "like"}  # fmt: skip
 _WRITES = {*COLUMNS, "channel"}  # of LangGraph's `writes`, whose messages are in its `checkpoints` too
 
 
@@ -57,11 +62,15 @@ def tables(path: Path, max_ratio: int) -> Iterator[Table]:
         virtual = [name for name, sql in made if sql.lower().startswith(_VIRTUAL)]
         columns = {name: _columns(database, name) for name, _ in made}
         has_states = any(map(_are_states, columns.values()))
+        joined = list(joined_tables(columns))
+        for one in joined:
+            yield Table(one.name, Rows(map(one.shown, _rows(database, one.query)), most))
+        read = {name for one in joined for name in one.needs}
         for name, own in columns.items():
-            inner = name in virtual or any(name.startswith(f"{one}_") for one in virtual)
+            inner = name in virtual or name in read or any(name.startswith(f"{one}_") for one in virtual)
             is_log = not inner and "cache" not in words_of(name) and not (has_states and own >= _WRITES)
             if is_log and database.execute(_from(name, "1")).fetchone():
-                yield Table(name, Rows(database, name, most))
+                yield Table(name, Rows(_records(database, name), most))
 
 
 def _opened(path: Path) -> sqlite3.Connection:
@@ -93,7 +102,21 @@ def _guarded(database: sqlite3.Connection) -> sqlite3.Connection:
     database.text_factory = lambda held: held.decode("utf-8", "replace")
     for setting in ("query_only = ON", "trusted_schema = OFF", "cell_size_check = ON"):
         database.execute(f"PRAGMA {setting}")
+    try:
+        database.execute(_TABLES)
+    except sqlite3.DatabaseError as error:
+        if _UNSAFE not in str(error):
+            raise
+        database.set_authorizer(_harmless)  # an index of JSON's values, Phoenix's say: it is not used
+        database.execute("PRAGMA trusted_schema = ON")
     return database
+
+
+def _harmless(action: int, _first: str | None, second: str | None, *_: str | None) -> int:
+    """Allow to read, and the functions that an index may have; none of them does anything but compute."""
+    if action == sqlite3.SQLITE_FUNCTION:
+        return sqlite3.SQLITE_OK if str(second).lower() in _COMPUTING else sqlite3.SQLITE_DENY
+    return sqlite3.SQLITE_OK if action in _READING else sqlite3.SQLITE_DENY
 
 
 class Rows:
@@ -103,8 +126,8 @@ class Rows:
         ValueError: on reading, where they take more bytes than the file may expand to.
     """
 
-    def __init__(self, database: sqlite3.Connection, name: str, most: int) -> None:
-        self._lines = _lines(database, name)
+    def __init__(self, rows: Iterator[Mapping[str, Any]], most: int) -> None:
+        self._lines = map(_line, rows)
         self._rest, self._left = b"", most
 
     def read(self, size: int) -> bytes:
@@ -118,13 +141,10 @@ class Rows:
         return given
 
 
-def _lines(database: sqlite3.Connection, name: str) -> Iterator[bytes]:
-    rows = (
-        folded(_rows(database, f"{_from(name, '*')} ORDER BY {', '.join(COLUMNS)}"))
-        if _are_states(_columns(database, name))
-        else _rows(database, _from(name, "*"))
-    )
-    yield from map(_line, rows)
+def _records(database: sqlite3.Connection, name: str) -> Iterator[Mapping[str, Any]]:
+    if _are_states(_columns(database, name)):
+        return folded(_rows(database, f"{_from(name, '*')} ORDER BY {', '.join(COLUMNS)}"))
+    return _rows(database, _from(name, "*"))
 
 
 def _line(row: Mapping[str, Any]) -> bytes:
