@@ -137,7 +137,7 @@ class FileReading:
             begin = (len(mended[0]), 1, 1, hashlib.sha256(mended[0]))
         framing = Framing(content, self._limits, start=begin)
         records: Iterator[Framed] = chain([Raw(1, mended[1], 1)] if mended is not None else [], framing)
-        head = list(_head(records))
+        head, records = _begun(records)
         known = Recognised(Detection(before.format, 1.0)) if before is not None else None
         detection, envelope = known or self._recognised(content.name, head, records)
         if envelope is not None:
@@ -238,8 +238,7 @@ class FileReading:
                 builder.open(name, UNKNOWN, {})
                 yield from filled(builder.add(Bad(0, member.reason, member.problem, 0, self._start.sha256)))
                 continue
-            records = iter(Framing(member.content, self._limits))
-            head = list(_head(records))
+            head, records = _begun(iter(Framing(member.content, self._limits)))
             is_prose = is_document_name(member.name) and not any(isinstance(record, Record) for record in head)
             if is_prose or is_about_a_project(member.name):
                 yield from self._text(name, builder)
@@ -250,7 +249,7 @@ class FileReading:
         self, kind: str, name: str, member: Member, records: Iterator[Framed], builder: BlockBuilder
     ) -> Iterator[Block]:
         inside, content = member.name, member.content
-        head = list(_head(records))
+        head, records = _begun(records)
         detection, envelope = self._recognised(content.name, head, records)
         if envelope is not None:
             head, records = [], Opener(envelope, self._readers[detection.format]).opened(chain(head, records))
@@ -325,13 +324,20 @@ def _first(head: Sequence[Record | Bad], records: Iterator[Framed]) -> tuple[Fra
     return begun, chain([begun] if begun is not None else [], records)
 
 
-def _head(records: Iterator[Framed]) -> Iterator[Record | Bad]:
-    """Take the records that detection looks at, parsed: framing gives the first ones singly."""
+def _begun(records: Iterator[Framed]) -> tuple[list[Record | Bad], Iterator[Framed]]:
+    """Return the records that detection looks at, parsed, and the others: framing gives the first ones singly."""
+    passed: list[Passed] = []
+    head = list(_head(records, passed))
+    return head, chain(passed, records)
+
+
+def _head(records: Iterator[Framed], passed: list[Passed]) -> Iterator[Record | Bad]:
     size = 0
     for count, record in enumerate(records, 1):
         if isinstance(record, Lines):
             raise TypeError("the first lines come one by one")
         if isinstance(record, Passed):
+            passed.append(record)
             continue
         yield record.parse() if isinstance(record, Raw) else record
         size += len(record.raw or b"") if not isinstance(record, Bad) else 0

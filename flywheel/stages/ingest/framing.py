@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from flywheel.stages.ingest.cline_screens import is_shown, shown_messages
 from flywheel.stages.ingest.documents import Piece, document_pieces
 from flywheel.stages.ingest.foreign import foreign_bytes, foreign_file, foreign_text
 from flywheel.stages.ingest.framed import Bad, Framed, Lines, Raw, refused
@@ -115,6 +116,7 @@ class Framing:
 
     def _text(self, opened: Opened) -> Iterator[Framed]:
         layout = "text" if text_layout(opened.peek()) else _layout(opened.peek())
+        layout = "screens" if layout == "document" and is_shown(opened.peek()) else layout
         if self.offset and layout not in _BY_LINE:
             layout = "lines"
         if layout == "number" and not _SCORES.match(self._content.name):  # a port, a version
@@ -126,7 +128,8 @@ class Framing:
         self._unwrap = _BY_LINE.get(layout, self._unwrap)
         record: Framed | None = None
         ways = {"document": self._document, "frames": self._frames, "table": self._table, "number": self._number,
-                "text": self._words, "quoted": self._quoted, "printed": self._printed}  # fmt: skip
+                "text": self._words, "quoted": self._quoted, "printed": self._printed,
+                "screens": self._screens}  # fmt: skip
         for record in ways.get(layout, self._lines)(opened):
             yield record
         is_truncated = isinstance(record, Bad) and record.reason == "truncated"
@@ -197,6 +200,9 @@ class Framing:
         self.whole_records += 1
         detail = f"a line of {size:,} bytes; ingest.max_record_mb allows {self._limits.record_bytes:,}"
         return Bad(self.lines, "bad_record", detail, size, digest.hexdigest())
+
+    def _screens(self, stream: Opened) -> Iterator[Framed]:
+        yield from shown_messages(self._document(stream))
 
     def _document(self, stream: Opened | io.BytesIO) -> Iterator[Framed]:
         fault = "" if isinstance(stream, io.BytesIO) else stream.fault
