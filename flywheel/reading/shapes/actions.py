@@ -78,6 +78,8 @@ def is_step(item: Any) -> bool:
     if _is_cut(fields):
         return True
     fields = _opened(fields)
+    if _is_idle(fields):
+        return True
     if "role" in fields or not any(_is_action(fields.get(name)) for name in _ACTIONS):
         return False
     said = any(isinstance(fields.get(name), str) and fields[name] for name in _SAID)
@@ -92,6 +94,13 @@ def _is_cut(fields: Mapping[str, Any]) -> bool:
     """Whether an object is a step of a browser's agent that ended before the model had answered."""
     is_empty = "model_output" in fields and fields["model_output"] is None and "action" not in fields
     return is_empty and "state" in fields and isinstance(fields.get("result"), list)
+
+
+def _is_idle(fields: Mapping[str, Any]) -> bool:
+    """Whether an object is a step at which the agent wrote something and did nothing: its action is empty."""
+    acts = [fields[name] for name in _ACTIONS if name in fields]
+    said = any(isinstance(fields.get(name), str) and fields[name] for name in _SAID)
+    return bool(acts) and not any(acts) and said and "role" not in fields and not _NUMBERS.isdisjoint(fields)
 
 
 def _is_action(value: Any) -> bool:
@@ -162,6 +171,11 @@ def turns_of_step(step: Mapping[str, Any], position: int) -> Iterator[Turn]:
     step = _opened(step)
     if isinstance(step.get("action"), list) and isinstance(step.get("result"), list):
         yield from _several(step, position)
+        return
+    if _is_idle(step):
+        yield {"role": "assistant", "content": text(first(step, _SAID))}
+        if shown := _shown(first(step, (*_BEHIND, *_SEEN))):
+            yield {"role": "context", "name": "observation", "content": shown}
         return
     names = list(step)
     acts = next(name for name in _ACTIONS if step.get(name))

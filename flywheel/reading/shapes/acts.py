@@ -27,6 +27,7 @@ _STEPS = {"step", "step_number", "step_index", "step_id"}  # one of which a step
 _OF_MODELS = {"messages", "model", "prompt", "input", "inputs", "contents"}
 _OF_SERVERS = {"uri", "url", "method", "path", "headers"}  # of a request to a server
 _FLAGS = ("is_error", "isError", "success", "error", "status")
+_BLOCK = {"id", "type", "name", "input", "output", "result", "is_error", "error"}
 _LONGEST_NAME = 64
 _DEEPEST = 24  # objects and lists around a call
 
@@ -143,7 +144,12 @@ def _names_no_tool(item: Any) -> bool:
 def _are_listed(name: str, items: Sequence[Any]) -> bool:
     words = words_of(name)
     is_named = not words.isdisjoint(_MADE) and words <= _MADE | _TOOL | {"tools", "functions", "agent", "all"}
-    return is_named and all(call_in(as_dict(item)) for item in items)
+    return is_named and all(call_in(as_dict(item)) or _is_block(as_dict(item)) for item in items)
+
+
+def _is_block(fields: Mapping[str, Any]) -> bool:
+    """Whether an object in a list of calls is one as Anthropic has them: a name, and an object that it was given."""
+    return isinstance(fields.get("input"), dict) and isinstance(fields.get("name"), str) and fields.keys() <= _BLOCK
 
 
 def calls_within(value: Any, skipped: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Call]]:

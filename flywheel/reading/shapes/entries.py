@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from flywheel.reading.messages import flat_text
-from flywheel.reading.shapes.acts import call_in
+from flywheel.reading.shapes.acts import call_in, result_in
 from flywheel.reading.shapes.items import IDS, TOOLS
 from flywheel.reading.shapes.turns import CALL_KINDS, ITEM_KINDS, RESULT_KINDS
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, present, text, words_of
@@ -37,8 +37,12 @@ _GROUPS = (
     ("words", (_AGENT, _SPEECH)), ("words", ({"message"}, {"output"})), ("user", ({"message"}, {"input"})),
     ("system", ({"system"}, {"message"})), ("result", ({"observation"},)), ("call", ({"action"},)),
     ("result", ({"code", "execution"}, {"result", "results"})), ("words", ({"final"},)), ("words", ({"answer"},)),
-    ("user", ({"prompt"},)), ("user", ({"question"},)),
+    ("user", ({"prompt"},)), ("user", ({"question"},)), ("user", ({"received", "incoming"}, _SPEECH)),
+    ("words", ({"sent", "outgoing"}, _SPEECH)),
 )  # fmt: skip
+_BEGUN, _OVER = {"start", "started", "begin", "began", "received"}, {"end", "ended", "final", "finished", "response"}
+_ASKED_AS = ("input", "question", "query", "user_input", "user_message", "prompt")
+_ANSWERED_AS = ("final_answer", "answer", "response", "content", "reply")
 _PASSING = {"delta", "partial", "progress", "updated", "chunk", "streaming"}  # what a later entry has whole
 _APPROVED = {"approval", "response"}  # a person let a call happen, whose result follows
 _STEPS = {"thought", "thoughts", "observation", "action", "final_answer", "final", "answer", "tool_output", "prompt",
@@ -52,8 +56,8 @@ _RETURNS = ("tool_returns", "tool_results", "toolResults", "results")
 _NAMES = (*TOOLS, "tool", "func_name", "function_name", "functionName", "function", "tool_title", "title")
 _GIVEN = ("arguments", "args", "input", "parameters", "params", "tool_input", "tool_args", "rawInput")
 _SHOWN = (
-    "result", "output", "content", "tool_return", "aggregated_output", "response", "observation", "text", "value",
-    "message", "stdout",
+    "result", "output", "tool_output", "tool_result", "content", "tool_return", "aggregated_output", "response",
+    "observation", "text", "value", "message", "stdout",
 )  # fmt: skip
 _ENDS = {"success": False, "error": True, "failure": True, "rejected": True, "failed": True, "timeout": True}
 _BOOKS = {
@@ -61,9 +65,13 @@ _BOOKS = {
     "created_at", "message_type", "metadata", *_KINDS, *_BODIES, *IDS, *_NAMES, *_SHOWN, "error", "session_id",
     "conversation_id", "conversationId", "sessionId", "thread_id", "threadId", "trace_id", "traceId", "run_id", "runId",
     "user_id", "userId", "duration_ms", "latency_ms", "durationMs", "latencyMs", "success", "ok", "failed", "is_error",
-    "isError", "exitCode", "ts", "level", "severity", "logger",
+    "isError", "exitCode", "ts", "level", "severity", "logger", "chat_id", "chatId", "message_id", "messageId",
+    "iteration", "turn", "round", "attempt",
 }  # fmt: skip
 _LAST = _SPEECH | _THOUGHT | {"observation", "action", "result"}  # words that end the name of an entry's kind
+_CALL_KINDS = ({"tool", "call"}, {"function", "call"})  # words of what names a call
+_WRITTEN = ("code", "command", "cmd", "sql", "query")  # what a tool is given, next to its name
+_LONGEST_KIND = 40
 _OF_TURNS = {*CALL_KINDS, *RESULT_KINDS, *ITEM_KINDS, *_KNOWN, "tool_use"}  # kinds of items and parts of messages
 _OF_ENTRY = {"type", "kind", "metadata", "timestamp", "time", "ts", "created_at"}  # not what an action was given
 OF_WORKFLOW = "current_agent_name"  # of the events of LlamaIndex's agents
@@ -83,8 +91,9 @@ def entry_of(item: Any) -> Entry | None:
     outer = as_dict(item)
     if "tool_kwargs" in outer or OF_WORKFLOW in outer or OF_WORKFLOW in as_dict(outer.get("result")):
         return _of_workflow(outer)
-    if not _may_be(outer):
-        return _interpreted(outer)
+    ran = _ran(outer)
+    if ran is not None or not _may_be(outer):
+        return ran or _interpreted(outer)
     if outer.get("isThought") is True or outer.get("type") == "ThoughtEvent":  # of AI Studio; words of AutoGen's
         thought = {"reasoning" if "isThought" in outer else "content": _text(outer, ("text", "content"))}
         return Entry("words", {"role": "assistant", "content": None, **thought})
@@ -92,11 +101,33 @@ def entry_of(item: Any) -> Entry | None:
     words = _words(outer, body)
     item_kind = _kind_of_item(body) if body is not outer else None
     kind = item_kind or _STORED.get(str(outer.get("role_at_backend"))) or _by_speaker(outer, body) or _kind(words)
+    kind = kind or (_of_event(words, body) if "event" in outer and body is not outer else None)
     if kind is None or not _is_ours(outer, body, words):
         return None
     if words & _PASSING or (words >= _APPROVED and outer.get("approve") is True):
         return Entry("passing", {})
     return _result(outer, body) if kind == "result" else _spoken(kind, outer, body)
+
+
+def _ran(outer: Mapping[str, Any]) -> Entry | None:
+    """Return a call that was logged once it had run: its tool, what it was given and what it gave."""
+    body = _body(outer)
+    kinds = (words_of(outer[name]) for name in ("type", "event", "event_type", "kind") if _is_name(outer.get(name)))
+    is_given = outer.get("role") == "tool" and first(body, (*_GIVEN, *_WRITTEN)) is not None
+    if not is_given and not any(words in _CALL_KINDS for words in kinds):
+        return None
+    gave = result_in(body)
+    called = _one(outer, body) if gave is not None and text(first(body, _NAMES)) else {}
+    if not called.get("name") or not called.get("arguments"):
+        return None
+    value, failed = gave["result"] if gave else None, _failed(body)
+    part: Turn = {"type": "tool_result", "tool_call_id": called["id"], "name": called["name"], "content": shown(value)}
+    part |= {} if failed is None else {"is_error": failed}
+    return Entry("result", {"role": "tool", "content": [present(**part)]}, dict(called))
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= _LONGEST_KIND
 
 
 def _interpreted(outer: Mapping[str, Any]) -> Entry | None:
@@ -142,7 +173,8 @@ def _spoken(kind: str, outer: Mapping[str, Any], body: Mapping[str, Any]) -> Ent
         made = [_own_action(outer)] if is_named(outer) else made
         said = _text(body, ("content", "text", "thought"))
         return Entry(kind, {"role": "assistant", "content": said, "tool_calls": made}) if made else None
-    content = _text(body, ("content", "text", "message", "value", "reasoning", "thinking"))
+    named = _ASKED_AS if kind == "user" else _ANSWERED_AS if kind == "words" else ()
+    content = _text(body, ("content", "text", "message", "value", "reasoning", "thinking", *named))
     if kind == "thought":
         content = _rest(body) if content is None and body is outer and is_named(outer) else content
         return Entry(kind if content else "passing", {"role": "assistant", "content": None, "reasoning": content})
@@ -168,6 +200,13 @@ def _words(outer: Mapping[str, Any], body: Mapping[str, Any]) -> set[str]:
 def _kind(words: set[str]) -> str | None:
     """Return the first kind of which an entry has a word of each group."""
     return next((kind for kind, groups in _GROUPS if all(words & group for group in groups)), None)
+
+
+def _of_event(words: set[str], body: Mapping[str, Any]) -> str | None:
+    """Return the kind of an event of a run that began with what a user asked, or ended with the answer."""
+    if words & _BEGUN and text(first(body, _ASKED_AS)):
+        return "user"
+    return "words" if words & _OVER and text(first(body, _ANSWERED_AS)) else None
 
 
 def _by_speaker(outer: Mapping[str, Any], body: Mapping[str, Any]) -> str | None:

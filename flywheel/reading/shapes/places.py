@@ -22,10 +22,11 @@ from flywheel.reading.shapes.actions import answer_of, are_steps, goal_of
 from flywheel.reading.shapes.acts import are_made
 from flywheel.reading.shapes.chats import chat, is_chat
 from flywheel.reading.shapes.spoken import is_named_by_whom, is_past
-from flywheel.reading.values import as_dict, as_list, embedded, ident, words_of
+from flywheel.reading.values import as_dict, as_list, embedded, ident, text, words_of
 from flywheel.records import texts_in
 
 _MADE = {"calls", "called", "steps", "actions", "invocations", "trajectory", "trace", "turns"}
+_FAULTS = ("error", "exception", "error_message", "errorMessage", "exception_info", "traceback")
 _SHALLOW = 2  # objects around an empty list of calls
 _DEEPEST = 6  # objects and lists around a chat
 _MOST = 2000  # chats of a record; one with more is none of ours
@@ -96,15 +97,19 @@ def silent_run(record: Mapping[str, Any]) -> Found | None:
     """Return a run whose agent made no call: what it was asked, and its answer, if it gave one, else only its outcome.
 
     Known by an empty list of calls or steps, next to which the objects around it hold the request; without these runs,
-    those that failed at once would be missing, and success would be too high.
+    those that failed at once, or were broken off, would be missing, and success would be too high.
     """
     path, around = _unmade(record, (), (record,)) or ((), ())
     about = {name: value for place in reversed(around) for name, value in place.items()}
     goal, answer = goal_of(about), answer_of(about)
-    if goal is None or not (answer or results(about)):
+    if goal is None or not (answer or _has_failed(about) or results(about)):
         return None
     said = [{"role": "assistant", "content": answer}] if answer else []
     return Found(path, [{"role": "user", "content": goal}, *said], around)
+
+
+def _has_failed(place: Mapping[str, Any]) -> bool:
+    return any(text(place.get(name)) for name in _FAULTS)
 
 
 def _unmade(
@@ -112,7 +117,7 @@ def _unmade(
 ) -> tuple[tuple[str, ...], tuple[Mapping[str, Any], ...]] | None:
     """Return where an empty list of calls or steps is, and the objects around it, the innermost first."""
     for name, value in place.items():
-        if value == [] and not _MADE.isdisjoint(words_of(name)):
+        if value == [] and (not _MADE.isdisjoint(words_of(name)) or (name == "messages" and _has_failed(place))):
             return (*path, name), around
     inner = ((name, held) for name, held in place.items() if isinstance(held, dict) and len(path) < _SHALLOW)
     return next((found for name, held in inner if (found := _unmade(held, (*path, name), (held, *around)))), None)

@@ -85,6 +85,8 @@ def lowered(item: Any) -> Any:
     """Return a message as others write it: of .NET, in capitals, whose role is an object; of a pair."""
     if isinstance(item, list):
         return _paired(item)
+    if isinstance(item, dict) and item.get("role") == "signal" and item.get("type") in ("user", "system"):  # Mastra's
+        return {name: held for name, held in item.items() if name != "type"} | {"role": item["type"]}
     if not isinstance(item, dict) or "Role" not in item or "role" in item:
         return _of_kind(item)
     role = item["Role"]

@@ -32,7 +32,7 @@ Messages = list[dict[str, Any]]
 Usage = dict[str, float]
 
 _PAID = ("model_call", "request")  # of a call that failed only the request is known, and what it cost
-_CALLING = ("tool_calls", "tool_call", "tool_use", "function_call")  # why an answer ended
+_CALLING = ("tool_calls", "tool_call", "tool-calls", "tool_use", "function_call")  # why an answer ended
 _USAGE = ("input_tokens", "output_tokens", "cost_usd", "latency_s")
 UNSTEPPED = "calls_without_step"  # the tag of a log that has calls or results, but nothing that the agent did
 

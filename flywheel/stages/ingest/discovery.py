@@ -195,7 +195,11 @@ def _below(folder: Path, skipped: list[Skipped]) -> Iterator[Path]:
         folders[:] = sorted(name for name in folders if not name.startswith(".") or name in _OF_SESSIONS)
         for name in sorted([*names, *folders]):
             path = Path(place) / name
-            if name.startswith(".") or (name in folders and not path.is_symlink()):
+            is_hidden = name.startswith(".") and name not in _OF_SESSIONS
+            if name == _AIDERS and _AIDERS_WHOLE in names:
+                skipped.append(Skipped(path, f"{_AIDERS_WHOLE} next to it has the same, and what the model read"))
+                continue
+            if is_hidden or (name in folders and not path.is_symlink()):
                 continue
             why = _passed_over(path, root)
             if not why:
@@ -205,7 +209,9 @@ def _below(folder: Path, skipped: list[Skipped]) -> Iterator[Path]:
 
 
 _HIDDEN = "a hidden folder, which is read where it is named"  # agents keep their sessions in some: `.claude`, `.codex`
-_OF_SESSIONS = (".system_generated",)  # within each of Antigravity's
+_AIDERS, _AIDERS_WHOLE = ".aider.chat.history.md", ".aider.llm.history"
+# Within each session of Antigravity; what Aider and DeepEval call theirs.
+_OF_SESSIONS = (".system_generated", _AIDERS, _AIDERS_WHOLE, ".deepeval", ".latest_test_run.json")
 _OF_TOOLS = frozenset((
     ".git", ".hg", ".svn", ".venv", ".cache", ".flywheel", ".ipynb_checkpoints", ".pytest_cache", ".mypy_cache",
     ".ruff_cache", ".idea", ".vscode", ".tox",

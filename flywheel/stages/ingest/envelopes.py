@@ -31,16 +31,18 @@ _HELD = (
     "log", "message", "msg", "MESSAGE", "Message", "@message", "line", "_raw", "raw", "text", "textPayload",
     "jsonPayload", "value", "payload", "Body", "body", "detail", "data", "_source", "_airbyte_data", "after", "Item",
     "doc", "document", "event", "record", "result", "attributes", "hits", "json", "fields", "new", "NewImage",
-    "dynamodb", "MessageBody", "messageBody", "properties",
+    "dynamodb", "MessageBody", "messageBody", "properties", "testRunData",
 )  # fmt: skip
 _LISTS = (
     "events", "logEvents", "Records", "records", "hits", "Messages", "messages", "entries", "results", "rows", "items",
     "Items", "data", "values", "value", "streams", "result", "logs", "docs", "documents", "conversations",
-    "spans", "content",
+    "spans", "content", "testCases",
 )  # fmt: skip
 _PAGES = {"page", "total"}  # next to a page's content
 _WORDS = ("input", "output", "inputs", "outputs", "request", "response", "prompt", "completion", "question", "answer",
           "query", "choices", "content", "messages")  # fmt: skip
+_EVENTS = ("event", "event_type", "eventType")
+_TOLD = ("input", "question", "answer", "final_answer", "user_input", "user_message")
 _TALKS = ("session_id", "sessionId", "conversation_id", "conversationId", "chat_id", "chatId")
 _TIMES = ("timestamp", "@timestamp", "ts", "time", "created_at", "createdAt")
 _LINES = ("log", "message", "msg", "MESSAGE", "@message", "line", "_raw", "raw", "textPayload")
@@ -228,6 +230,12 @@ def _is_malformed(item: Mapping[str, Any], marks: frozenset[str]) -> bool:
         return True
     shared = marks & item.keys()
     return len(shared) * 2 > len(marks) and (marks.isdisjoint(_WORDS) or not shared.isdisjoint(_WORDS))
+
+
+def _is_told(outer: Any, value: Mapping[str, Any]) -> bool:
+    """Whether an event of a program's log has what somebody asked or what was answered, in words."""
+    is_event = isinstance(outer, dict) and outer is not value and any(isinstance(outer.get(n), str) for n in _EVENTS)
+    return is_event and any(isinstance(held := value.get(name), str) and len(held.split()) > 1 for name in _TOLD)
 
 
 def _each_shape(items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -432,7 +440,7 @@ class Opener:
             typed = as_typed(value, self._envelope.events)
             return Passed(line, _PROGRAM) if typed is None else Record(line, typed, None, record.tags, count)
         if self._envelope.sifts and _confidence(self._reader, [value]) < THRESHOLD:
-            if not _is_malformed(value, self._envelope.marks):
+            if not _is_malformed(value, self._envelope.marks) and not _is_told(record.value, value):
                 return Passed(line, _PROGRAM)
             return record.bad("bad_record", f"{_MALFORMED} {self._reader.name}")._replace(line=line)
         return Record(line, value, None, record.tags, count)

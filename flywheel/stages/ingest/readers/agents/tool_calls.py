@@ -72,7 +72,7 @@ def _shown(record: Mapping[str, Any]) -> str | None:
     error = record.get("error")
     if value is None and error:
         value = as_dict(error).get("message", error)
-    return None if value is None else flat_text(value)
+    return None if value is None else flat_text(value) or ("[]" if value == [] else "")
 
 
 def _ended(record: Mapping[str, Any]) -> bool:
@@ -215,7 +215,7 @@ def _source(record: Mapping[str, Any]) -> Source:
     return source
 
 
-SESSIONS = reader("tool_calls", 4, "logs of tools that agents called, by session", sniff=_session_share,
+SESSIONS = reader("tool_calls", 5, "logs of tools that agents called, by session", sniff=_session_share,
                   surest=_CONFIDENCE, read=_read)  # fmt: skip
-FILES = reader("tool_call_files", 4, "the same where no call names a session", sniff=_file_share,
+FILES = reader("tool_call_files", 5, "the same where no call names a session", sniff=_file_share,
                surest=_CONFIDENCE, read=_read, from_path=within_file)  # fmt: skip

@@ -8,7 +8,7 @@ the Assistants API. Plain lists of `messages` as Chat Completions has them are `
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from flywheel.extensions import BadRecordError, Sample
@@ -205,10 +205,7 @@ def _chat(record: Mapping[str, Any], found: Found, name: str) -> Iterator[Event]
         history, facts = _after({"role": "system", "content": prompt}, history, facts)
     if not any(message["role"] == "user" for message in history) and (goal := goal_of(around)):
         history, facts = _after({"role": "user", "content": goal}, history, facts)
-    if history[-1]["role"] == "tool" and (answer := answer_of(around)) and not _is_given(answer, history):
-        history.append({"role": "assistant", "content": answer})
-    elif history[-1]["role"] == "assistant" and (end := conclusion_of(around)) and not _is_said(end, history):
-        history.append({"role": "assistant", "content": end})
+    _end(history, around)
     source = _source(found, around)
     source["model"] = _model(around) or source["model"]
     started = next((facts[place]["ts"] for place in sorted(facts) if "ts" in facts[place]), source["ts"])
@@ -237,6 +234,27 @@ def _chat(record: Mapping[str, Any], found: Found, name: str) -> Iterator[Event]
         judged |= present(reward=earned(found.items, whole=True) if score is None else score)
     yield from judgements(judged, {**rollout.columns(), **about}, None)
     yield from _rated(found.items, {**rollout.columns(), **about})
+
+
+def _end(history: list[Message], around: Mapping[str, Any]) -> None:
+    """Add the answer with which a run ended, where an object around it has it."""
+    idle, answer = _idle_end(history), answer_of(around)
+    is_new = answer is not None and not _is_given(answer, history)
+    if idle is not None and is_new:
+        history[idle] = {"role": "assistant", "content": answer, "reasoning": history[idle].get("content")}
+    elif history[-1]["role"] == "tool" and is_new:
+        history.append({"role": "assistant", "content": answer})
+    elif history[-1]["role"] == "assistant" and (end := conclusion_of(around)) and not _is_said(end, history):
+        history.append({"role": "assistant", "content": end})
+
+
+def _idle_end(history: Sequence[Message]) -> int | None:
+    """Return where the last step of a run is that did nothing: what it wrote is why, and the answer is next to it."""
+    place = next((n for n in reversed(range(len(history))) if history[n]["role"] != "context"), 0)
+    is_idle = (
+        place < len(history) - 1 and history[place]["role"] == "assistant" and not history[place].get("tool_calls")
+    )
+    return place if is_idle else None
 
 
 def _rated(items: Iterable[Any], source: Source) -> Iterator[Event]:
@@ -412,7 +430,7 @@ def _sniff(sample: Sample) -> float:
 
 READER = reader(
     "transcripts",
-    25,
+    26,
     "chats of any program, one a record",
     sniff=_sniff,
     surest=_OWN,

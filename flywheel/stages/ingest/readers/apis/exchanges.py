@@ -355,7 +355,7 @@ def _sniff(sample: Sample) -> float:
 
 READER = reader(
     "exchanges",
-    14,
+    15,
     "calls of any other API, what was asked and answered",
     sniff=_sniff,
     surest=max(_API, _WORDS),

@@ -47,6 +47,7 @@ class RowMap(SpanMap):
     call: tuple[str, ...] = ()  # the id of the call that a tool's row answers
     announcing: tuple[str, ...] = ()  # what a tool's row is; one of `announces` repeats a call before it is run
     announces: tuple[str, ...] = ()
+    finish: tuple[str, ...] = ()  # why an answer ended, where it is apart from the output
     error: tuple[str, ...] = ()
     status: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()  # values of `status` that mean a failure; an HTTP status from 400 on does, too
@@ -172,6 +173,7 @@ def _model_call(columns: RowMap, row: Mapping[str, Any], run: Run, inputs: Any, 
         "tools": schemas(next(columns.values(row, "offered"), None)),
         **usage,
         "cost_usd": None if cost is None else cost * columns.cost_unit,
+        "finish_reason": text(next(columns.values(row, "finish"), None)),
     }
     system = next(columns.values(row, "system"), None)
     yield from model_call(run, inputs, output, fields, model=columns.model_of(row), system=text(system))
@@ -214,7 +216,7 @@ def _sniff(sample: Sample) -> float:
 READER = reader(
     "span_rows",
     5,
-    "rows of Braintrust, Datadog, PostHog, Lunary, HoneyHive, Galileo, LangWatch, Laminar",
+    "rows of Braintrust, Datadog, PostHog, Lunary, HoneyHive, Galileo, LangWatch, Laminar, Mastra",
     sniff=_sniff,
     needs=_is_row,
     refusal="no row of a tracer that is known",

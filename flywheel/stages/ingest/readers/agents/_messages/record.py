@@ -39,7 +39,7 @@ def is_notice(record: Any) -> bool:
 
 def is_other(record: Any) -> bool:
     """Whether a record is a line of a program's log, and no message."""
-    return speaks(record) is None and is_other_line(record)
+    return not speaks(record) and is_other_line(record)
 
 
 def named_by(record: Any) -> str | None:
