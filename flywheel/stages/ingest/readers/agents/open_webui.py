@@ -106,13 +106,21 @@ def _normal(message: Mapping[str, Any]) -> Message:
 def _conversation(path: list[Mapping[str, Any]], source: Source) -> Iterator[Event]:
     for seq, message in enumerate(path):
         if message.get("role") == "assistant":
-            yield _call(message, source, seq, {})
+            if not _has_failed(message):
+                yield _call(message, source, seq, {})
         else:
             here = {**source, "ts": when(message.get("timestamp")), "span_id": ident(message.get("id"))}
             yield request([_normal(message)], here, seq, {})
 
 
+def _has_failed(message: Mapping[str, Any]) -> bool:
+    """Whether a reply is nothing but an error: the model gave none."""
+    return bool(message.get("error")) and not message.get("content")
+
+
 def _other(path: list[Mapping[str, Any]], source: Source) -> Iterator[Event]:
+    if _has_failed(path[-1]):
+        return
     yield _call(path[-1], source, len(path), {"input": [_normal(message) for message in path[:-1]]})
 
 
@@ -170,7 +178,7 @@ def _chat(record: Mapping[str, Any], source: Source, line: int) -> Iterator[Even
 
 READER = reader(
     "open_webui",
-    3,
+    4,
     "exports of Open WebUI",
     marks=_is_export,
     needs=_is_feedback_or_chat,

@@ -21,8 +21,10 @@ _DELTAS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta
 
 
 def is_message(response: Any) -> bool:
-    """Whether an object is a response of this API."""
+    """Whether an object is a response of this API; what a stream begins with is none, for its blocks come behind it."""
     fields = as_dict(response)
+    if fields.get("content") == [] and fields.get("stop_reason", "") is None:
+        return False
     kinds = [as_dict(block).get("type") for block in as_list(fields.get("content"))]
     if not isinstance(fields.get("content"), list) or not all(isinstance(k, str) and k not in _FOREIGN for k in kinds):
         return False
