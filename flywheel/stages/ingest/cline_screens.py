@@ -16,6 +16,7 @@ from flywheel.reading.values import as_dict, embedded, picked, text
 from flywheel.stages.ingest.framed import Framed, Passed, Raw, Record
 
 MARKS = (b'"type":"say","say":"', b'"type":"ask","ask":"')  # without blanks
+_PROBED = 8_000  # bytes
 _PASSED = "an entry of a screen, not of the talk"
 _WORDS = ("text", "completion_result")
 _LISTING = {"listFilesTopLevel", "listFilesRecursive", "listCodeDefinitionNames", "searchFiles", "webFetch"}
@@ -131,4 +132,5 @@ def _told(reply: _Reply | None, at: Record | None) -> Iterator[Framed]:
 
 def is_shown(head: bytes) -> bool:
     """Whether a file begins as one of these: a list of entries, each with its kind."""
-    return any(mark in head.replace(b" ", b"").replace(b"\n", b"")[:4000] for mark in MARKS)
+    begun = head[:_PROBED].replace(b" ", b"").replace(b"\n", b"")
+    return any(mark in begun for mark in MARKS)
