@@ -28,6 +28,9 @@ _BEGUN = re.compile(r"# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\Z
 _TYPED = re.compile(r"####(?: (.*?))? {2,}\Z")
 _SHOWN = re.compile(r">(?: (.*?))? {2,}\Z")
 _MODEL = re.compile(r"(?:Main model|Model|Models): ([^\s,]+)(?: with .*)?")
+_UNFIT = re.compile(  # what Aider shows of an edit that fits nothing
+    r"(?:> # \d+ SEARCH/REPLACE blocks? failed to match!\s+)?## SearchReplaceNoExactMatch:"
+)
 _UNDONE = re.compile(r"Removed: [0-9a-f]{7,40}\b")
 _COMMANDS = ("/", "!")
 _BLANK = "<blank>"  # nothing was typed
@@ -152,6 +155,8 @@ def _chats(lines: Iterable[_Numbered]) -> Iterator[tuple[int, dict[str, Any]]]:
             _note(chat, words)
         elif kind == "typed" and words.startswith(_COMMANDS):
             chat.part += words.split()[0] in _EMPTYING
+        elif kind == "said" and _UNFIT.match(words):
+            _note(chat, words)
         elif words != _BLANK:
             yield from chat.settled()
             row = chat.row("user" if kind == "typed" else "assistant", words)

@@ -42,6 +42,20 @@ def payloads(taken: Any, kind: str) -> list[dict[str, Any]]:
     return [payload for payload, of in zip(taken.payloads(), taken.events["kind"], strict=True) if of == kind]
 
 
+def test_what_the_program_shows_of_an_edit_that_fits_nothing_is_no_answer(
+    tmp_path: Path, take: Callable[..., Any]
+) -> None:
+    unfit = (
+        "> Tokens: 9 sent.  \n> # 1 SEARCH/REPLACE block failed to match!\n\n"
+        "## SearchReplaceNoExactMatch: This block failed\n<<<<\n\n"
+    )
+    (tmp_path / "chat.history.md").write_text(
+        TALK.replace("Done.\n", f"Done.\n\n{unfit}> The other blocks were applied.  \n")
+    )
+    plain = [payload["message"]["content"] for payload in payloads(take(), "model_call")]
+    assert plain[1:] == ["Done.", "Acme."]
+
+
 def test_a_history_is_its_chats(tmp_path: Path, take: Callable[..., Any]) -> None:
     """What was typed over several lines is one request, a command is none, and what was cleared begins anew."""
     (tmp_path / ".aider.chat.history.md").write_text(TALK, encoding="utf-8")
