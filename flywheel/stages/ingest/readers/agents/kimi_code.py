@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from flywheel.extensions import BadRecordError
 from flywheel.reading.events import Event, Source, request, tool_result
 from flywheel.reading.messages import flat_text, result_message, tool_schemas
 from flywheel.reading.reader import has, reader
@@ -36,7 +37,13 @@ def _is_known(record: Any) -> bool:
 
 
 def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
-    """Yield the events of a line."""
+    """Yield the events of a line.
+
+    Raises:
+        BadRecordError: it lacks the message, or the event, that it is of.
+    """
+    if not _is_known(record):
+        raise BadRecordError("bad_record", "a line of Kimi Code without what it is of")
     kind, at = record.get("type"), when(record.get("time"))
     source: Source = {"conversation_id": "kimi", "ts": at, "seq": line * _STRIDE}
     if kind == _ADDED:
