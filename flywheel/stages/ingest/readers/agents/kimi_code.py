@@ -13,7 +13,7 @@ from typing import Any
 
 from flywheel.extensions import BadRecordError
 from flywheel.reading.events import Event, Source, request, tool_result
-from flywheel.reading.messages import flat_text, result_message, tool_schemas
+from flywheel.reading.messages import call, flat_text, result_message, tool_schemas
 from flywheel.reading.reader import has, reader
 from flywheel.reading.status import FAILED
 from flywheel.reading.values import as_dict, as_list, count, ident, present, text, when
@@ -75,9 +75,8 @@ def _event(event: Mapping[str, Any], source: Source) -> Iterator[Event]:
         said = present(content=text(part.get("text")), reasoning=text(part.get("think")))
         yield from _piece(said, step, source) if said else ()
     elif kind == "tool.call":
-        call = {"id": ident(event.get("toolCallId")) or "", "name": text(event.get("name")) or "",
-                "arguments": event.get("args")}  # fmt: skip
-        yield from _piece({"tool_calls": [call]}, step, source)
+        made = call({"id": event.get("toolCallId"), "name": event.get("name"), "arguments": event.get("args")})
+        yield from _piece({"tool_calls": [made]}, step, source) if made is not None else ()
     elif kind == "step.end":
         used = as_dict(event.get("usage"))
         read = [count(used.get(name)) or 0 for name in ("inputOther", "inputCacheRead", "inputCacheCreation")]
