@@ -32,15 +32,18 @@ _USER = {"user", "human", "customer", "caller"}
 _AGENT = {"assistant", "agent", "ai", "bot", "model", "chatbot"}
 _SPEECH = {"message", "messages", "turn", "reply", "answer", "prompt", "query", "text", "input", "output", "response",
            "utterance", "speech"}  # fmt: skip
+_WRITTEN_BY_USERS = {"message", "messages", "text", "query", "question", "utterance"}  # a response is received, too
+_WRITTEN_TO_USERS = {"message", "messages", "text", "reply", "answer"}  # and a prompt is sent
 _GROUPS = (
     ("thought", (_THOUGHT,)), ("result", (_TOOL, _RESULT)), ("call", (_TOOL, _CALL)), ("user", (_USER, _SPEECH)),
     ("words", (_AGENT, _SPEECH)), ("words", ({"message"}, {"output"})), ("user", ({"message"}, {"input"})),
     ("system", ({"system"}, {"message"})), ("result", ({"observation"},)), ("call", ({"action"},)),
     ("result", ({"code", "execution"}, {"result", "results"})), ("words", ({"final"},)), ("words", ({"answer"},)),
-    ("user", ({"prompt"},)), ("user", ({"question"},)), ("user", ({"received", "incoming"}, _SPEECH)),
-    ("words", ({"sent", "outgoing"}, _SPEECH)),
+    ("user", ({"prompt"},)), ("user", ({"question"},)), ("user", ({"received", "incoming"}, _WRITTEN_BY_USERS)),
+    ("words", ({"sent", "outgoing"}, _WRITTEN_TO_USERS)),
 )  # fmt: skip
 _BEGUN, _OVER = {"start", "started", "begin", "began", "received"}, {"end", "ended", "final", "finished", "response"}
+_RUNS = {*_AGENT, "llm", "run", "chat"}
 _ASKED_AS = ("input", "question", "query", "user_input", "user_message", "prompt")
 _ANSWERED_AS = ("final_answer", "answer", "response", "content", "reply")
 _PASSING = {"delta", "partial", "progress", "updated", "chunk", "streaming"}  # what a later entry has whole
@@ -203,7 +206,9 @@ def _kind(words: set[str]) -> str | None:
 
 
 def _of_event(words: set[str], body: Mapping[str, Any]) -> str | None:
-    """Return the kind of an event of a run that began with what a user asked, or ended with the answer."""
+    """Return the kind of an event of an agent's run that began with what a user asked, or ended with the answer."""
+    if not words & _RUNS:
+        return None
     if words & _BEGUN and text(first(body, _ASKED_AS)):
         return "user"
     return "words" if words & _OVER and text(first(body, _ANSWERED_AS)) else None

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from flywheel.reading.shapes.entries import entry_of
 from tests.stages.ingest.test_texts import TALK
 
 if TYPE_CHECKING:
@@ -158,3 +159,21 @@ def test_files_that_programs_hide_under_names_of_their_own_are_found(tmp_path: P
         ".aider.chat.history.md", ".latest_test_run.json"}  # fmt: skip
     (tmp_path / ".aider.llm.history").write_text("")
     assert all(not name.endswith(".md") for name in take().events["source_file"]), "both have the same calls"
+
+
+@pytest.mark.parametrize(
+    ("event", "kind"),
+    [
+        ({"event": "llm_response_received", "data": {"content": SAID}}, "words"),
+        ({"event": "LLM_RESPONSE", "data": {"content": SAID}}, "words"),
+        ({"event": "message_sent", "data": {"text": SAID}}, "words"),
+        ({"event": "message_received", "data": {"text": ASKED}}, "user"),
+        ({"event": "AGENT_START", "data": {"input": ASKED}}, "user"),
+        ({"event": "response_received", "data": {"content": SAID}}, None),
+        ({"event": "api_response", "data": {"content": SAID}}, None),
+        ({"event": "server_started", "data": {"input": ASKED}}, None),
+    ],
+)
+def test_what_a_program_received_is_not_what_a_user_said(event: dict[str, Any], kind: str | None) -> None:
+    entry = entry_of(event)
+    assert (entry and entry.kind) == kind
