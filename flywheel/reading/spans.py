@@ -22,8 +22,6 @@ from flywheel.reading.values import embedded, literal, present, text
 from flywheel.records import EventKind
 
 PREPARING = "_prepare_chat_with_tools"  # LlamaIndex's step before each call, which instruments take for one
-
-
 _OF_FUNCTIONS = {"args", "kwargs", "sanitize_inputs_outputs"}  # the last of smolagents' tools, as MLflow calls them
 
 

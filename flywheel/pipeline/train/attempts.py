@@ -41,7 +41,7 @@ from flywheel.stages.datasets.context import contexts
 from flywheel.stages.evaluate.play import TEMPERATURE, Place, sample
 from flywheel.stages.selection.decontaminate import EvaluationTexts, uncrossed
 from flywheel.stages.selection.groups import select_scenarios
-from flywheel.stages.selection.hard import are_hard
+from flywheel.stages.selection.hard import hard_kinds
 from flywheel.stages.selection.kinds import fared
 from flywheel.stages.selection.mix import Before, chance
 from flywheel.stages.selection.rows import GOOD_ENOUGH_TO_COPY
@@ -119,10 +119,10 @@ def _by_need(tasks: list[_Task], own: pl.DataFrame, requests: Mapping[str, str |
         requests: of the episodes.
     """
     logged = list(own.sort("episode_id").select("request", "p_success").iter_rows())
-    asked = [requests.get(task.episode_id) for task in tasks]
-    kinds, chances = fared(logged, asked)
+    kinds, chances = fared(logged, [requests.get(task.episode_id) for task in tasks])
+    hard = hard_kinds(logged, chances)
     easy, tried = {kind for kind, p in chances.items() if fmean(p) >= GOOD_ENOUGH_TO_COPY}, set(own["task_id"])
-    first = {task.id for task, hard in zip(tasks, are_hard(logged, asked), strict=True) if hard}
+    first = {task.id for task, kind in zip(tasks, kinds, strict=True) if kind in hard}
     last = {t.id for t, kind in zip(tasks, kinds, strict=True) if kind in easy and t.task_id not in tried} - first
     return sorted(tasks, key=lambda task: (task.id not in first, task.id in last))
 

@@ -30,9 +30,7 @@ _DEPTH = 5
 _CALLS = re.compile(
     r'"(?:tool_?calls|function_?call|tool_?use)"\s*:\s*(?:\[\s*)?\{|"function"\s*:\s*\{\s*"arguments"', re.IGNORECASE
 )
-_OBJECT = re.compile(
-    r"<[a-z_]+(?: object)? [^\n]{1,300} at 0x[0-9a-f]{6,16}>|<[\w.]+ object at 0x[0-9a-f]{6,16}>"
-)  # a stream's
+_OBJECT = re.compile(r"<[\w.]+ [^\n]{1,300} at 0x[0-9a-f]{6,16}>")  # a stream's, as Python shows it
 _USAGE = ("usage", "usage_metadata", "token_usage", "usageMetadata")
 _REASONS = ("finish_reason", "stop_reason", "finishReason", "stopReason")
 _MODEL = ("model_name", "model", "model_version", "modelVersion")

@@ -29,12 +29,22 @@ def are_hard(tried: Tried, requests: Sequence[str | None]) -> list[bool]:
         requests: whose kinds are asked about.
     """
     kinds, chances = fared(tried, requests)
+    hard = hard_kinds(tried, chances)
+    return [kind in hard for kind in kinds]
+
+
+def hard_kinds(tried: Tried, chances: Mapping[int, Sequence[float]]) -> set[int]:
+    """Return the kinds at which the policy succeeds less than elsewhere.
+
+    Args:
+        tried: of the policy's own episodes.
+        chances: their P(success) by kind, as `fared` returns it.
+    """
     every = [chance for _, chance in tried]
     mean, spread = (statistics.fmean(every), statistics.pstdev(every)) if chances else (0.0, 0.0)
-    hard = {
+    return {
         kind for kind, own in chances.items() if statistics.fmean(own) < mean - ERRORS * spread / math.sqrt(len(own))
     }
-    return [kind in hard for kind in kinds]
 
 
 def repeated(rows: Sequence[Row], tried: Tried, times: int, funnel: Funnel) -> list[Row]:
