@@ -30,6 +30,7 @@ from flywheel.stages.ingest.sglang_log import is_sglang_log, sglang_calls
 from flywheel.stages.ingest.tables import delimiter_of, table_rows
 from flywheel.stages.ingest.texts import text_layout, text_records
 from flywheel.stages.ingest.vllm_log import is_vllm_log, vllm_calls
+from flywheel.stages.ingest.yaml_documents import YamlError, is_yaml, yaml_values
 
 if TYPE_CHECKING:
     from hashlib import _Hash as Hash
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 Start = tuple[int, int, int, "Hash"]
 
 _BOM = b"\xef\xbb\xbf"
+_BLANK, _BRACKETS = b"\xef\xbb\xbf \t\r\n", (b"{", b"[")  # before JSON, and how it begins
 _CHUNK = 1 << 20
 _SINGLY = 20  # records that come one by one, for detection
 _LENGTH = 4  # bytes of the length before a message
@@ -57,8 +59,6 @@ _TIME = re.compile(rb"[\[\"]?\d{4}-\d\d-\d\d[T ]\d\d:\d\d")  # which begins no h
 _OF_JSON = re.compile(rb'[{}]|\[\[|"\s*[:,]|,\s*\Z')  # in a line that may be a part of a document
 _TIMED = re.compile(rb"\[\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d[^\]\n]{0,60}\][ \t]")  # before a line of a log
 _TAG = re.compile(rb"\[[A-Za-z][\w.:/-]{0,40}\][ \t]")  # before a line, as runners write whose it is
-# VCR's cassettes, in YAML: their JSON is folded.
-_RECORDING = re.compile(rb"(?:---\s+)?(?:interactions|http_interactions):\s")
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,8 @@ class Framing:
         return Bad(0, "unknown_format", detail, size, digest.hexdigest())
 
     def _text(self, opened: Opened) -> Iterator[Framed]:
-        layout = "text" if text_layout(opened.peek()) else _layout(opened.peek())
+        is_named = is_yaml(self._content.name, opened.peek()) and not opened.peek().lstrip(_BLANK).startswith(_BRACKETS)
+        layout = "yaml" if is_named else "text" if text_layout(opened.peek()) else _layout(opened.peek())
         layout = "screens" if layout == "document" and is_shown(opened.peek()) else layout
         layout = _server_log(layout, opened.peek()) or layout
         if layout in ("document", "lines", "events") and is_agui(opened.peek()):
@@ -144,7 +145,7 @@ class Framing:
                 "text": self._words, "quoted": self._quoted, "printed": self._printed,
                 "screens": self._screens, "agui": self._talk, "agui lines": self._talk_in_lines,
                 "vllm": self._vllm, "sglang": self._sglang, "halves": self._halves,
-                "halves in lines": self._halves_in_lines}  # fmt: skip
+                "halves in lines": self._halves_in_lines, "yaml": self._yaml}  # fmt: skip
         for record in ways.get(layout, self._lines)(opened):
             yield record
         is_truncated = isinstance(record, Bad) and record.reason == "truncated"
@@ -281,6 +282,17 @@ class Framing:
             return
         yield from self._document(io.BytesIO(json.dumps(value).encode()))
 
+    def _yaml(self, stream: Opened) -> Iterator[Framed]:
+        """Yield the values of a YAML file."""
+        raw = stream.read(self._limits.record_bytes + 1)
+        try:
+            values = list(yaml_values(raw.removeprefix(_BOM), self._limits.record_bytes))
+        except YamlError as error:
+            yield refused(1, "unknown_format", stream.fault or str(error), raw)
+            return
+        for self.lines, value in enumerate(values, 1):
+            yield Raw(self.lines, json.dumps(value).encode(), self.lines)
+
     def _number(self, stream: Opened) -> Iterator[Framed]:
         """Yield the score that a file holds and nothing else, as an object."""
         self.lines = 1
@@ -403,8 +415,6 @@ def _is_mixed(lines: Sequence[bytes]) -> bool:
 
 def _has_prefixes(text: bytes) -> bool:
     """Whether a text is a log, no table, with JSON behind what a program or container writes first."""
-    if _RECORDING.match(text):
-        return False
     lines = [line for line in text.split(b"\n")[: _PROBED_LINES * 50] if line.strip()]
     if all(map(_CONTAINER.match, lines[:-1])) and len(lines) > 1:
         return True

@@ -194,15 +194,6 @@ def test_a_team_of_autogen_has_one_talk(tmp_path: Path, take: Take) -> None:
     assert kinds(taken) == {"model_call": 2, "request": 1}
 
 
-def test_a_recording_in_yaml_is_no_log_of_a_program(tmp_path: Path, take: Take) -> None:
-    piece = {"id": "c", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "Hi"}}]}
-    lines = [f"data: {json.dumps(piece)}"] * 3
-    body = "\n\n        ".join(lines)
-    path = tmp_path / "cassette.yaml"
-    path.write_text(f"interactions:\n- response:\n    body:\n      string: '{body}\n'\n", encoding="utf-8")
-    assert take(path, cfg=COUNTING).events.is_empty()
-
-
 _CHOICE = {"index": 0, "message": {"role": "assistant", "content": ANSWERED}, "finish_reason": "stop"}
 _CANDIDATE = {"content": {"role": "model", "parts": [{"text": ANSWERED}]}, "finishReason": "STOP"}
 
