@@ -24,7 +24,7 @@ _OK_WORDS = {"ok", "success", "succeeded"}
 # Text that begins like an error; a title ("Error rate last week") and a `NoError` are none.
 _BEGINS = re.compile(
     r"\s*(?:Traceback \(most recent call last\)|An (?:\w+ )?error occurred\b|Execution error in\b"
-    r"|I encountered an error while\b|Tool (?:execution|call) failed\b"
+    r"|I encountered an error while\b|Tool (?:execution|call) failed\b|[\w.:/-]{1,64} failed with the message:"
     r"|(?:Error|ERROR)\b(?!\s+(?:rates?|budgets?|bars?|margins?|counts?|logs?|handling|trends?|statistics|analysis)\b)"
     r"|(?!No(?:Error|Exception))(?:\w+\.)*\w*(?:Error|Exception)\s*(?:[:(\n]|\Z))"
 )

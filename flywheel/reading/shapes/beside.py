@@ -13,12 +13,13 @@ from flywheel.reading.messages import flat_text
 from flywheel.reading.shapes.acts import call_in, result_in
 from flywheel.reading.shapes.spelling import role_of
 from flywheel.reading.shapes.turns import result_of
-from flywheel.reading.values import as_dict, as_list
+from flywheel.reading.values import as_dict, as_list, first, present, text
 from flywheel.records import content_id
 
 Item = Mapping[str, Any]
 
 ABOUT = ("timestamp", "creation_utc", "created_at", "modelId", "model")
+_THOUGHTS = ("thinking", "thought", "reasoning_content")
 _BESIDE = ("tool_call", "toolCall", "function_call", "functionCall", "call")  # a call next to the agent's words
 
 
@@ -76,12 +77,15 @@ def _with_results(item: Item) -> Iterator[Item]:
     about = {name: item[name] for name in ABOUT if item.get(name) is not None}
     own = item.get("id") or item.get("index") or content_id(item)[:12]
     named = [(called["call"]["id"] or f"{own}/{n}", called) for n, called in enumerate(filter(None, made))]
-    yield {"role": "assistant", "content": None, "tool_calls": [{**c["call"], "id": n} for n, c in named], **about}
+    rest = {key: held for key, held in item.items() if key != "tool_calls"}
+    is_said = bool(flat_text(rest.get("content")) or rest.get("reasoning"))
+    why = {} if is_said else present(reasoning=text(first(rest, _THOUGHTS)))  # of the calls, where nothing came of them
+    calls = [{**called["call"], "id": name} for name, called in named]
+    yield {"role": "assistant", "content": None, "tool_calls": calls, **why, **about}
     for name, called in named:
         result = result_of({**called["result"], "tool_call_id": name})
         yield {"role": "tool", "tool_call_id": name, "of_state": True, "content": [result]}
-    rest = {key: held for key, held in item.items() if key != "tool_calls"}
-    if flat_text(rest.get("content")) or rest.get("reasoning"):
+    if is_said:
         yield rest
 
 

@@ -1,21 +1,29 @@
-"""Results of calls that a program writes into the words of the user, as Cline answers its model.
+"""Calls and results that a program writes into the words of a talk: Cline in the user's, n8n's memory in the agent's.
 
-In: a message. Out: the results, and what the user wrote next to them; none for any other message.
+In: a message. Out: the calls, the results, and what was said next to them; none for any other message.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
+from flywheel.reading.shapes.items import IDS
+from flywheel.reading.shapes.turns import result_of
 from flywheel.reading.status import FAILED, tool_status
-from flywheel.reading.values import as_dict, as_list, text
+from flywheel.reading.values import as_dict, as_list, first, ident, picked, text
+from flywheel.records import content_id
 
 Item = dict[str, Any]
 
 _ABOUT = ("timestamp", "ts", "model")
 _RESULT_IN_WORDS = re.compile(r"\[([A-Za-z_]{2,40})(?: for .{0,2000}?)?\] Result:\s*", re.DOTALL)
 _FAILED = "The tool execution failed"
+_USED = re.compile(r"\s*\[Used tools: (?=Tool: )")
+_USE = re.compile(r"Tool: ([^\n,]{1,64}), Input: ")
+_GAVE, _NEXT = ", Result: ", "; "
+_JSON = json.JSONDecoder()
 _IN_USERS_TAGS = re.compile(r"<(?:task|feedback|user_message|answer)>")
 
 
@@ -46,3 +54,64 @@ def narrated(item: Item) -> list[Item]:
     about = {name: item[name] for name in _ABOUT if item.get(name) is not None}
     context = [{"role": "context", "name": "environment", "content": one, **about} for one in filter(str.strip, seen)]
     return [{"role": "tool", "content": results, **about}, *([{**item, "content": said}] if said else []), *context]
+
+
+def of_n8n(item: Item) -> list[Item]:
+    """Return the calls that the memory of n8n's agent writes before an answer, their results and the answer; else [].
+
+    `[Used tools: Tool: search, Input: {...}, Result: ...; Tool: ..., Input: ..., Result: ...] The answer.`
+    """
+    message = as_dict(item.get("message")) or item
+    words = message.get("content") if message.get("role", message.get("type")) in ("assistant", "ai") else None
+    used = _USED.match(words) if isinstance(words, str) else None
+    if not isinstance(words, str) or used is None:
+        return []
+    made, at = list[tuple[str, Any, str]](), used.end()
+    while (use := _USE.match(words, at)) is not None and (call := _use(words, use)) is not None:
+        tool, given, gave, at = call
+        made.append((tool, given, gave))
+        if words.startswith("]", at):
+            break
+        at += len(_NEXT)
+    if not words.startswith("]", at):
+        return []
+    own = ident(first(item, IDS)) or content_id(item)[:12]
+    calls = [{"id": f"{own}/{n}", "name": tool, "arguments": given} for n, (tool, given, _) in enumerate(made)]
+    results = [result_of({"tool_call_id": call["id"], "result": gave}) for call, (*_, gave) in zip(calls, made, strict=True)]
+    about = {**picked(item, _ABOUT), **picked(message, _ABOUT)}
+    answer = words[at + 1 :].strip()
+    return [{"role": "assistant", "content": None, "tool_calls": calls, **about}, {"role": "tool", "content": results},
+            *([{**message, "content": answer}] if answer else [])]  # fmt: skip
+
+
+def _use(words: str, use: re.Match[str]) -> tuple[str, Any, str, int] | None:
+    """Return the tool, its arguments, what it gave and where that ends; None where the text is cut or otherwise."""
+    try:
+        given, at = _JSON.raw_decode(words, use.end())
+    except ValueError:
+        return None
+    if not words.startswith(_GAVE, at):
+        return None
+    begins = at + len(_GAVE)
+    ends = _end_of_result(words, begins)
+    return None if ends is None else (use[1], given, words[begins:ends], ends)
+
+
+def _end_of_result(words: str, begins: int) -> int | None:
+    """Return where a result ends, before `]` or the next call: JSON by itself, words where their brackets are closed."""
+    try:
+        _, at = _JSON.raw_decode(words, begins)
+        if words.startswith("]", at) or _is_next(words, at):
+            return at
+    except ValueError:
+        pass
+    depth = 0
+    for at in range(begins, len(words)):
+        if (words[at] == "]" and depth == 0) or _is_next(words, at):
+            return at
+        depth += {"[": 1, "]": -1}.get(words[at], 0)
+    return None
+
+
+def _is_next(words: str, at: int) -> bool:
+    return words.startswith(_NEXT, at) and _USE.match(words, at + len(_NEXT)) is not None

@@ -49,6 +49,8 @@ _HAPPENED = ("event", "event_type", "eventType", "type", "kind", "action")  # wh
 _FAULTS = ("error", "exception", "fatal")
 _GIVEN = ("model_input_messages", "origin", "promptLogs")  # what is there once more: before a step, of a result
 _TEXT_EDITS = ({"text", "range"}, {"newText", "range"})  # what an editor made of a call
+_AGENTS = ("agent", "assistant", "bot", "ai")
+_TITLE = re.compile(r"(?:(?:[A-Z][\w-]{0,30}|of|the|and|for|to|&) ?){2,6}")  # of an agent: `Ticket Query Specialist`
 _SHORTEST = 20  # characters of what counts as words
 _DEEPEST = 24
 _KNOWN_TOKENS, _KNOWN_PAIRS = 0.8, 0.4  # of a text that is written otherwise in the events: a call within words, say
@@ -217,7 +219,7 @@ def _words(
             yield from _words(held, is_read, (*path, str(n)))
     elif isinstance(opened, str) and _is_long(opened):
         name = next((part for part in reversed(path) if not part.isdecimal()), "")
-        if not _SAID.isdisjoint(words_of(name)):
+        if not _SAID.isdisjoint(words_of(name)) and not (name in _AGENTS and _TITLE.fullmatch(opened)):
             yield path, opened
 
 

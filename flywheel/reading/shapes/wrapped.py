@@ -18,7 +18,7 @@ from flywheel.reading.shapes.acts import call_in, is_act, result_in, said_in
 from flywheel.reading.shapes.beside import ABOUT, answered_calls, with_call
 from flywheel.reading.shapes.editors import of_kiro, of_vscode
 from flywheel.reading.shapes.entries import OF_WORKFLOW, entry_of, is_named
-from flywheel.reading.shapes.narrated import narrated
+from flywheel.reading.shapes.narrated import narrated, of_n8n
 from flywheel.reading.shapes.spoken import made_between
 from flywheel.reading.shapes.turns import CALL_KINDS, ITEM_KINDS, RESULT_KINDS, is_turn, result_of
 from flywheel.reading.values import as_dict, as_list, embedded, first, picked, present, text, words_of
@@ -59,7 +59,7 @@ def unwrapped(item: Any) -> list[Any]:
     if is_act(item) and item.get("type") not in ITEM_KINDS and entry_of(item) is None and not is_step(item):
         return list(_acted(item))
     item = _by_ids(_with_parts(_opened_data(_held_message(item) or item)))
-    if told := narrated(item) or list(of_kiro(item)):
+    if told := narrated(item) or of_n8n(item) or list(of_kiro(item)):
         return told
     plain = {name for name in ("author", "message") if isinstance(embedded(item.get(name)), str)}
     if len(item) > 1 and _WRAPS.isdisjoint(item.keys() - plain):

@@ -346,8 +346,10 @@ def _after(message: Message, history: list[Message], facts: Facts) -> tuple[list
 
 
 def _model(around: Mapping[str, Any]) -> str | None:
-    """Return the model that the objects around a chat name."""
-    places = (around, *(as_dict(embedded(around.get(name))) for name in (*_NAMING, "model", *_SET)))
+    """Return the model that the objects around a chat name, or the one that Vapi bills."""
+    billed = next((cost for cost in map(as_dict, as_list(around.get("costs"))) if cost.get("type") == "model"), {})
+    held = (as_dict(embedded(around.get(name))) for name in (*_NAMING, "model", *_SET))
+    places = (around, *held, as_dict(billed.get("model")))
     return next((named for place in places if (named := text(first(place, _MODELS)))), None)
 
 
