@@ -53,7 +53,7 @@ _TIME = (
     "logging_time", "processed_time",
 )  # fmt: skip
 # A conversation or a time under a name of a program's own, by the words of the name.
-_TALKS = {"conversation", "conv", "convo", "session", "chat", "thread", "dialog", "dialogue"}
+_TALKS = {"conversation", "conv", "convo", "session", "chat", "thread", "dialog", "dialogue", "episode"}
 _APART_BY = {"id", "uuid", "guid", "key", "hash", "ref", "number", "no", "fk"}
 _MOMENTS = {"at", "time", "timestamp", "datetime", "ts"}
 _OF_MOMENTS = {
@@ -127,6 +127,7 @@ def _by_words(place: Mapping[str, Any]) -> dict[str, Any]:
         if not meaning or meaning in found:
             continue
         is_id = ident(value) is not None and not any(map(str.isspace, str(value)[:_LONGEST_ID]))
+        is_id = is_id and not ("episode" in name.lower() and str(value).isdecimal())  # which each run counts anew
         if is_id if meaning == "conversation_id" else when(value) is not None:
             found[meaning] = value
     return found

@@ -77,7 +77,9 @@ def of_n8n(item: Item) -> list[Item]:
         return []
     own = ident(first(item, IDS)) or content_id(item)[:12]
     calls = [{"id": f"{own}/{n}", "name": tool, "arguments": given} for n, (tool, given, _) in enumerate(made)]
-    results = [result_of({"tool_call_id": call["id"], "result": gave}) for call, (*_, gave) in zip(calls, made, strict=True)]
+    results = [
+        result_of({"tool_call_id": call["id"], "result": gave}) for call, (*_, gave) in zip(calls, made, strict=True)
+    ]
     about = {**picked(item, _ABOUT), **picked(message, _ABOUT)}
     answer = words[at + 1 :].strip()
     return [{"role": "assistant", "content": None, "tool_calls": calls, **about}, {"role": "tool", "content": results},
@@ -98,7 +100,7 @@ def _use(words: str, use: re.Match[str]) -> tuple[str, Any, str, int] | None:
 
 
 def _end_of_result(words: str, begins: int) -> int | None:
-    """Return where a result ends, before `]` or the next call: JSON by itself, words where their brackets are closed."""
+    """Return where a result ends, before `]` or the next call: JSON by itself, words where brackets are closed."""
     try:
         _, at = _JSON.raw_decode(words, begins)
         if words.startswith("]", at) or _is_next(words, at):

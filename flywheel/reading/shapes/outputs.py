@@ -84,8 +84,8 @@ def _of_object(item: Mapping[str, Any], depth: int) -> list[Any] | None:
     for name in ("choices", "candidates"):
         if as_list(item.get(name)):
             return [turn for choice in item[name] for turn in _choice(as_dict(choice), depth)]
-    if is_part(item) and "toolName" in item:
-        return turns_of([{"role": "assistant", "content": [item]}])
+    if "textParts" in item or (is_part(item) and "toolName" in item):
+        return turns_of([_of_devtools(item) if "textParts" in item else {"role": "assistant", "content": [item]}])
     called = first(item, ("toolCalls", "tool_calls")) or not {"text", "content"}.isdisjoint(item)
     if item.get("role") is None and called and not {"toolCalls", "tool_calls"}.isdisjoint(item):
         return turns_of([{**item, "role": "assistant"}])
@@ -96,6 +96,13 @@ def _of_object(item: Mapping[str, Any], depth: int) -> list[Any] | None:
     if isinstance(item.get("output"), list) and item.get("object") in (None, "response"):
         return _of(item["output"], depth + 1)
     return _wrapped(item, depth)
+
+
+def _of_devtools(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answer of a step as the AI SDK's developer tools keep it: its words, thoughts and calls in lists."""
+    words, thoughts = ([{"type": kind, "text": as_dict(part).get("text")} for part in as_list(item.get(name))]
+                       for kind, name in (("text", "textParts"), ("reasoning", "reasoningParts")))  # fmt: skip
+    return {"role": "assistant", "content": [*thoughts, *words, *as_list(item.get("toolCalls"))]}
 
 
 def _wrapped(item: Mapping[str, Any], depth: int) -> list[Any] | None:

@@ -23,7 +23,7 @@ from flywheel.records import EventKind
 
 _TOKEN = re.compile(r"\w{3,}")
 _MARK = re.compile(  # of a call, or of what it gave, within words
-    r"</?[\w|]+(?:=[\w.:/-]+)?>|```\w*|\"\w+\"\s*:"
+    r"</?[\w|]+(?:=[\w.:/-]+)?>|```\w*|\"\w+\"\s*:|\[Used tools:|\bTool:|, (?:Input|Result):"
     r"|^[ \t]*(?:action(?:[ _]?input)?|observation|(?:(?:tool|function|action|execution) )?(?:result|output))\s?\d*:",
     re.IGNORECASE | re.MULTILINE,
 )

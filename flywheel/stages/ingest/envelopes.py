@@ -24,6 +24,7 @@ from flywheel.stages.ingest.framed import OTHER_LINES, Bad, Framed, Lines, Passe
 from flywheel.stages.ingest.frames import rows_of
 from flywheel.stages.ingest.jsontext import BadJsonError, loads
 from flywheel.stages.ingest.logger_lines import Events, as_typed, events_of
+from flywheel.stages.ingest.model_lines import are_model_lines, joined_lines
 from flywheel.stages.ingest.sources import UNKNOWN
 from flywheel.stages.ingest.tables import is_header
 
@@ -89,6 +90,7 @@ class Envelope(NamedTuple):
     tags: str = ""
     marks: frozenset[str] = frozenset()
     events: Events | None = None
+    joins: bool = False
 
     @property
     def has_many(self) -> bool:
@@ -119,6 +121,8 @@ def recognised(
     plain = [_untagged(record.value, _DIALECTS[tags]) for record in records] if tags else []
     direct = detect(Sample(name, plain or [record.fields for record in records]), readers, chosen=chosen)
     known = direct.format != UNKNOWN
+    if chosen == "auto" and (calls := _of_model_lines(name, records, readers)) is not None:
+        return calls
     columns = next((record.names for record in records if record.names), ())
     if not known and not is_header(columns):  # a first row of values, perhaps about people
         reason = f"no reader knows its records: a table of {len(columns)} columns, it seems without their names"
@@ -136,6 +140,15 @@ def recognised(
     if known or not records:
         return Recognised(direct, Envelope(tags=tags) if tags and direct.format in readers else None)
     return _inside(name, [record.value for record in records], among) or Recognised(direct)
+
+
+def _of_model_lines(name: str, records: Sequence[Record], readers: Mapping[str, Reader]) -> Recognised | None:
+    """Return the reader of calls whose requests and responses are lines of their own, if the records are such lines."""
+    if not are_model_lines([record.value for record in records]):
+        return None
+    calls = [call.value for call in joined_lines(records) if isinstance(call, Record)]
+    detection = _detected(name, calls, readers)
+    return None if detection is None else Recognised(detection, Envelope(joins=True))
 
 
 def _outranks(inner: Recognised, direct: Detection) -> bool:
@@ -409,6 +422,9 @@ class Opener:
 
     def opened(self, records: Iterable[Framed]) -> Iterator[Record | Bad | Passed]:
         """Yield the records inside."""
+        if self._envelope.joins:
+            yield from joined_lines(records)
+            return
         for record in chain.from_iterable(map(_parsed, records)):
             if isinstance(record, Record):
                 yield from self._inner(record)

@@ -27,6 +27,7 @@ from flywheel.stages.ingest.jsontext import has_large_numbers, is_object, is_pri
 from flywheel.stages.ingest.logfmt import as_json, is_logfmt
 from flywheel.stages.ingest.opening import FREE_BYTES, Content, Opened, Stream, compression
 from flywheel.stages.ingest.sglang_log import is_sglang_log, sglang_calls
+from flywheel.stages.ingest.spread_json import is_spread, spread_objects
 from flywheel.stages.ingest.tables import delimiter_of, table_rows
 from flywheel.stages.ingest.texts import text_layout, text_records
 from flywheel.stages.ingest.vllm_log import is_vllm_log, vllm_calls
@@ -145,7 +146,7 @@ class Framing:
                 "text": self._words, "quoted": self._quoted, "printed": self._printed,
                 "screens": self._screens, "agui": self._talk, "agui lines": self._talk_in_lines,
                 "vllm": self._vllm, "sglang": self._sglang, "halves": self._halves,
-                "halves in lines": self._halves_in_lines, "yaml": self._yaml}  # fmt: skip
+                "halves in lines": self._halves_in_lines, "yaml": self._yaml, "spread": self._spread}  # fmt: skip
         for record in ways.get(layout, self._lines)(opened):
             yield record
         is_truncated = isinstance(record, Bad) and record.reason == "truncated"
@@ -239,12 +240,20 @@ class Framing:
     def _sglang(self, stream: Opened) -> Iterator[Framed]:
         return sglang_calls(self._texts(stream))
 
+    def _spread(self, stream: Opened) -> Iterator[Framed]:
+        lines = ((line, raw.rstrip(b"\r\n")) for line, raw in self._raw_lines(stream))
+        return spread_objects(lines, self._limits.record_bytes)
+
     def _texts(self, stream: Opened) -> Iterator[tuple[int, str]]:
+        for line, raw in self._raw_lines(stream):
+            yield line, raw.decode("utf-8", "replace").rstrip("\r\n")
+
+    def _raw_lines(self, stream: Opened) -> Iterator[tuple[int, bytes]]:
         while raw := stream.readline(self._limits.record_bytes + 1):
             self.lines += 1
             if len(raw) > self._limits.record_bytes:
                 self._too_long(stream, raw)
-            yield self.lines, raw[: self._limits.record_bytes].decode("utf-8", "replace").rstrip("\r\n")
+            yield self.lines, raw[: self._limits.record_bytes]
 
     def _whole_lines(self, stream: Opened) -> Iterator[Framed]:
         while raw := stream.readline(self._limits.record_bytes + 1):
@@ -394,7 +403,8 @@ def _layout(head: bytes) -> str:
     is_number = len(head) < _LONGEST_NUMBER and _NUMBER.fullmatch(text.strip())
     other = "table" if delimiter_of(text) else "lines" if some_parse else "number" if is_number else "unknown"
     other = "logfmt" if not some_parse and is_logfmt(lines[:-1] or lines) else other
-    return "prefixed" if not some_parse and _has_prefixes(text) else other
+    other = "prefixed" if not some_parse and _has_prefixes(text) else other
+    return "spread" if other == "unknown" and is_spread(text) else other
 
 
 def _layout_of_objects(lines: Sequence[bytes], *, some_parse: bool) -> str:

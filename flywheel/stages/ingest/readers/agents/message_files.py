@@ -59,7 +59,7 @@ def _streamed(record: Any) -> Mapping[str, str]:
 
 
 FILES = reader(
-    "message_files", 25, "files that are one chat, a message a record", sniff=file_share, surest=CONFIDENCE,
+    "message_files", 26, "files that are one chat, a message a record", sniff=file_share, surest=CONFIDENCE,
     read=of_file, from_path=within_file, from_opening=_streamed,
 )  # fmt: skip
 WRITTEN = reader(
@@ -70,5 +70,5 @@ HEARD = reader(
     "heard_files", 2, "files that are one chat of agents by name, as one of them heard it (AutoGen, AG2)",
     sniff=heard_share, surest=CONFIDENCE + 2 * SURER, read=of_heard, from_path=within_file,
 )  # fmt: skip
-ROWS = reader("message_rows", 21, "tables of messages that name their chats", sniff=rows_share, surest=CONFIDENCE,
+ROWS = reader("message_rows", 22, "tables of messages that name their chats", sniff=rows_share, surest=CONFIDENCE,
               read=of_rows)  # fmt: skip

@@ -18,6 +18,7 @@ from flywheel.reading.reader import reader
 from flywheel.reading.span_map import packaged_span_maps
 from flywheel.reading.spans import Run, model_call, outline, place, tool_use, whole_task
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, text, when
+from flywheel.records import content_id
 
 _TYPES = {"llm", "chain", "tool", "retriever", "embedding", "prompt", "parser"}
 _OF_FEEDBACK = {"feedback_source", "feedback_group_id", "comparative_experiment_id", "correction"}
@@ -32,7 +33,7 @@ def _read(record: Any) -> Iterator[Event]:
         yield from _feedback(record, None)
         return
     for run in _runs_of(record):
-        yield from _run_events(run)
+        yield from _run_events({"id": content_id(run), **run})  # some exports leave ids out
 
 
 def _is_known(record: Any) -> bool:
@@ -42,7 +43,8 @@ def _is_known(record: Any) -> bool:
 def _is_run(record: Any) -> bool:
     fields = as_dict(record)
     kind = fields.get("run_type")
-    known = isinstance(kind, str) and kind.lower() in _TYPES and "id" in fields
+    is_named = "id" in fields or ("parent_run_id" in fields and ident(fields.get("trace_id")) is not None)
+    known = isinstance(kind, str) and kind.lower() in _TYPES and is_named
     return known and ("dotted_order" in fields or "trace_id" in fields)
 
 
@@ -182,5 +184,5 @@ def _feedback(record: Mapping[str, Any], span: Run | None) -> Iterator[Event]:
 
 
 READER = reader(
-    "langsmith", 6, "LangSmith runs and feedback", marks=_is_known, refusal="neither a run nor feedback", read=_read
+    "langsmith", 7, "LangSmith runs and feedback", marks=_is_known, refusal="neither a run nor feedback", read=_read
 )

@@ -154,6 +154,14 @@ def test_a_trace_of_one_run_is_all_there_is() -> None:
     assert (answer["kind"], answer["payload"]["message"]["content"]) == ("model_call", "Here.")
 
 
+def test_runs_of_an_export_that_leaves_their_ids_out() -> None:
+    trimmed = {name: held for name, held in RUN.items() if name not in ("id", "dotted_order")}
+    runs = [{**trimmed, "trace_id": "t1", "parent_run_id": parent} for parent in (None, "r7")]
+    events = [event for run in runs for event in read(run)]
+    assert [event["kind"] for event in events] == ["model_call", "model_call"]
+    assert len({event["span_id"] for event in events}) == 2
+
+
 def test_nested_runs_and_pages_of_runs() -> None:
     root = {**RUN, "run_type": "chain", "child_runs": [TOOL]}
     assert [e["kind"] for e in read(root)] == ["request", "tool_call", "tool_result"]

@@ -124,3 +124,28 @@ def test_detection_and_refusals() -> None:
     assert READER.sniff(Sample("a.jsonl", [{"name": "chat", "attributes": {"gen_ai.operation.name": "chat"}}])) == 0
     with pytest.raises(BadRecordError):
         list(READER.read({"name": "ai.toolCall"}, 1))
+
+
+def test_the_developer_tools_keep_each_step_of_a_run() -> None:
+    """As JSON in texts; what went over the wire is there once more."""
+    made = {
+        "textParts": [],
+        "reasoningParts": [{"id": "0", "text": "hm"}],
+        "toolCalls": [{**CALL, "input": '{"id":7}'}],
+    }
+    told = {"textParts": [{"id": "t", "text": "There is none."}], "reasoningParts": [], "toolCalls": []}
+    steps = [
+        {"id": f"s{n}", "run_id": "run-1", "step_number": n, "type": "stream", "model_id": "m", "provider": "openai",
+         "started_at": f"2026-10-01T09:00:0{n}Z", "input": json.dumps({"sessionId": "conv-42", "prompt": prompt}),
+         "output": json.dumps(output), "usage": '{"inputTokens":{},"outputTokens":{}}', "raw_chunks": "[]"}
+        for n, (prompt, output) in enumerate([(HISTORY, made), (LATER, told)], 1)
+    ]  # fmt: skip
+    record = {"runs": [{"id": "run-1", "started_at": "2026-10-01T09:00:00Z"}], "steps": steps}
+    assert READER.sniff(Sample("generations.json", [record])) == 1
+    first, second = READER.read(record, 1)
+    assert {first["conversation_id"], second["conversation_id"]} == {"conv-42"}
+    (call_made,) = first["payload"]["message"]["tool_calls"]
+    assert (call_made["name"], call_made["arguments"]) == ("get_order", {"id": 7})
+    assert first["payload"]["message"]["reasoning"] == "hm"
+    assert [message["role"] for message in second["payload"]["input"]] == ["system", "user", "assistant", "tool"]
+    assert second["payload"]["message"]["content"] == "There is none."

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from flywheel.extensions import BadRecordError
 from flywheel.reading.feedback import Opinion
 from flywheel.reading.values import as_dict, as_list, count, embedded, first, ident, number, present, text
 from flywheel.stages.ingest.readers.agents._platforms.talk import (
@@ -82,14 +83,20 @@ def _fastgpt(record: Mapping[str, Any]) -> Talk:
 
 
 def _ragflow(record: Mapping[str, Any]) -> Talk:
-    """Return a conversation of RAGFlow; its greeting, before any request, is only seen."""
+    """Return a conversation of RAGFlow; its greeting, before any request, is only seen.
+
+    Raises:
+        BadRecordError: a message names no speaker.
+    """
     messages = list(map(as_dict, as_list(embedded(record.get("message")))))
     conversation = str(record.get("id"))
     turns: list[Turn] = []
     opinions = []
     for n, message in enumerate(messages):
         own, at, words = f"{conversation}/{n}", message.get("created_at"), str(message.get("content") or "")
-        if message.get("role") != "assistant":
+        if message.get("role") not in ("user", "assistant"):
+            raise BadRecordError("bad_record", "a message without a known role")
+        if message["role"] == "user":
             turns += words_said("user", words, at)
             continue
         for k, written in enumerate(_CALL_IN_WORDS.findall(words)):
