@@ -106,7 +106,7 @@ def _is_known(record: Any) -> bool:
 
 READER = reader(
     "platforms",
-    12,
+    13,
     "conversations of platforms for bots and workflows",
     marks=[(_CONFIDENCE, _is_known)],
     needs=_is_known,
