@@ -302,6 +302,10 @@ CALLS: dict[str, Any] = {
     "koog, opened by a tracer": [{"role": "assistant", "content": [OPENAI_CALL], "finish_reason": "tool_calls"}],
     "koog": [{"role": "assistant", "content": json.dumps([OPENAI_CALL]), "finish_reason": "tool_calls"}],
     "langchain": {"kwargs": {"content": "", "tool_calls": [LC]}, "lc": 1, "id": ["x", "AIMessage"]},
+    "home assistant": [{"role": "assistant", "content": None, "thinking_content": None, "tool_calls": [
+        {"tool_name": "get_order", "tool_args": {"id": 7}, "id": "c1", "external": False}]}],
+    "the ai sdk's developer tools": {"textParts": [], "reasoningParts": [], "toolCalls": [
+        {"type": "tool-call", "toolCallId": "c1", "toolName": "get_order", "input": ARGS}]},
 }  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Calls and results that a program writes into the words of a talk: Cline in the user's, n8n's memory in the agent's.
 
-In: a message. Out: the calls, the results, and what was said next to them; none for any other message.
+In: a message. Out: the calls, the results, and the words next to them; none for any other message.
 """
 
 from __future__ import annotations

@@ -34,6 +34,8 @@ RESULT_KINDS = (*_OTHER_RESULTS, "function_call_output", "custom_tool_call_outpu
 ITEM_KINDS = ("message", "reasoning", *CALL_KINDS, *RESULT_KINDS)
 _SDK_KINDS = ("text", "json", "content", "error-text", "error-json", "execution-denied")
 _CALLS = ("functionCall", "function_call", "toolUse", "tool_call")  # what an untyped part is called by
+_GIVEN = ("arguments", "args", "input", "tool_kwargs", "parameters", "params_as_json", "tool_args", "tool_input",
+          "tool_arguments", "params", "kwargs")  # fmt: skip
 _USES = ("toolUseId", "tool_use_id")  # where an entry of a log has a number of its own
 _SIGNATURES = {"thought_signature", "thoughtSignature"}
 _RESULTS = ("functionResponse", "function_response", "toolResult", "tool_call_result")
@@ -438,7 +440,7 @@ def call_of(value: Any) -> Any:
     return {
         "id": _call_id(item),
         "name": f"{plugin}-{known}" if plugin and known and "-" not in known else known,
-        "arguments": first(item, ("arguments", "args", "input", "tool_kwargs", "parameters", "params_as_json")),
+        "arguments": first(item, _GIVEN),
     }
 
 

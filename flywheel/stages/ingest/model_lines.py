@@ -89,7 +89,7 @@ def _parsed(records: Iterable[Framed]) -> Iterator[Record | Bad | Passed]:
 
 
 def _kind(value: Any) -> str | None:
-    """Return what a line is: 'asks', 'answers', 'tool', 'other'; None for one that says something by itself."""
+    """Return what a line is: 'asks', 'answers', 'tool', 'other'; None for one that has words of its own."""
     fields = as_dict(value)
     named = (fields[name] for name in _KINDS if isinstance(fields.get(name), str))
     words = set[str]().union(*(words_of(name) for name in named if len(name) <= _LONGEST_KIND))

@@ -2,7 +2,7 @@
 
 In: one event; a prompt or an answer may be written as tagged messages (`<user>`), of an answer one a piece. Out: a call
 of the session that the event names, or of its own, and what the user made of it. A thumb is about the call with the
-same words. The other events (tokens, tools that ran) name no session and are left out.
+same words, which it repeats. The other events (tokens, tools that ran) name no session and are left out.
 """
 
 from __future__ import annotations
@@ -41,8 +41,7 @@ def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
         scale=(0, 1),
     )
     source = {"conversation_id": session or own, "ts": when(record.get("timestamp"))}
-    if name != "chatFeedback":
-        yield from call_events(_pair(record, asked, answer, own), CHAT, line)
+    yield from call_events(_pair(record, asked, answer, own), CHAT, line)  # a thumb's is in a file of its own, perhaps
     yield from judgement(opinion, source)
 
 
@@ -75,5 +74,5 @@ def _is_event(record: Any) -> bool:
     return isinstance(fields.get("eventName"), str) and fields["eventName"] in _EVENTS and "schema" in fields
 
 
-READER = reader("continue_dev", 1, "development data of Continue", marks=_is_event, read=_read,
+READER = reader("continue_dev", 2, "development data of Continue", marks=_is_event, read=_read,
                 refusal="no event of Continue's")  # fmt: skip
