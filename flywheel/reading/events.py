@@ -127,7 +127,8 @@ def _by_words(place: Mapping[str, Any]) -> dict[str, Any]:
         if not meaning or meaning in found:
             continue
         is_id = ident(value) is not None and not any(map(str.isspace, str(value)[:_LONGEST_ID]))
-        is_id = is_id and not ("episode" in name.lower() and str(value).isdecimal())  # which each run counts from its beginning
+        # A number of an episode is of each run again.
+        is_id = is_id and not ("episode" in name.lower() and str(value).isdecimal())
         if is_id if meaning == "conversation_id" else when(value) is not None:
             found[meaning] = value
     return found

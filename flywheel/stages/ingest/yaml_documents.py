@@ -2,7 +2,7 @@
 
 In: the text of a file. Out: each of its documents as JSON. Only what JSON has is understood: tags make no objects, days
 and `yes` stay text, bytes are unpacked where they are text. References (`*name`) count as often as they are used, so
-that a few lines cannot stand for gigabytes. A cassette's calls come one by one, with what was sent and answered where
+that a few lines cannot become gigabytes. A cassette's calls come one by one, with what was sent and answered where
 other logs have it.
 """
 
@@ -27,11 +27,11 @@ _FRACTION = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,18})?(?:[eE][-+]?[
 _BINARY = ("tag:yaml.org,2002:binary", "!binary")  # Python's and Ruby's
 _GZIP, _OF_GZIP = b"\x1f\x8b", 16  # its first bytes, and zlib's word for it
 _MOST_UNPACKED = 200  # times their size, as `ingest.max_expand_ratio` has it for files
-_NODE_BYTES = 8  # that a value counts beside its text
+_NODE_BYTES = 8  # that a value counts in addition to its text
 
 
 class YamlError(ValueError):
-    """A text that is no YAML, or would be too large as JSON; the message has nothing of the text."""
+    """A text that is not YAML, or would be too large as JSON; the message has nothing of the text."""
 
 
 class _Open(NamedTuple):
@@ -100,7 +100,7 @@ def _documents(raw: bytes, most: int) -> Iterator[Any]:
 
 
 class _Builder:
-    """Makes values from what a parser tells, without recursion."""
+    """Makes values from the events of a parser, without recursion."""
 
     def __init__(self, most: int) -> None:
         self._most, self._bytes = most, 0
@@ -128,7 +128,7 @@ class _Builder:
         self._put(value)
 
     def refer(self, anchor: str) -> None:
-        """Add what was said before under a name."""
+        """Add the value that has a name once more."""
         if anchor not in self._anchors:
             raise YamlError("a value that refers to itself or to nothing")
         value, size = self._anchors[anchor]
@@ -175,7 +175,7 @@ def _scalar(written: str, tag: str | None, *, plain: bool) -> Any:
 
 
 def _unpacked(written: str) -> str:
-    """Return bytes as text: unpacked where they are gzip's, as they are written where they are no text."""
+    """Return bytes as text: unpacked where they are gzip's, as they are written where they hold no text."""
     try:
         held = base64.b64decode("".join(written.split()), validate=True)
         if held.startswith(_GZIP):
