@@ -236,17 +236,20 @@ def literal(written: str) -> dict[str, Any] | None:
     and for what is longer than 100,000 characters or nested deeper than 40.
     """
     stripped = written.strip()
-    value = python_value(stripped) if stripped.startswith("{") and len(stripped) <= _LONGEST_LITERAL else None
+    value = python_value(stripped) if stripped.startswith("{") else None
     return value if isinstance(value, dict) else None
 
 
-def python_value(written: str, *, objects: bool = False) -> Any:
+def python_value(written: str, *, objects: bool = False, most: int = _LONGEST_LITERAL) -> Any:
     """Return the literal that a text writes as Python does; None for any other text, as for `literal`.
 
     Args:
         written: the text.
         objects: whether an object as its class shows it, with its fields by name, is these fields: nothing is called.
+        most: characters that it may have; parsing Python takes some hundred bytes for each.
     """
+    if len(written) > most:
+        return None
     try:
         return _literal(_expression(written), 0, objects=objects)
     except (ValueError, SyntaxError, MemoryError, RecursionError):

@@ -29,7 +29,7 @@ _BIG_INTEGER = re.compile(rb"(?:[:,\[]|^)[ \t\r\n]*(?:-\d{19}|\d{20})")  # the f
 # Digits and minus as 0, and what may precede a number as a colon: so one search finds what the pattern might.
 _SHAPE = bytes.maketrans(b"123456789-,[ \t\r\n", b"0000000000::::::")
 _MANY_DIGITS = b":" + b"0" * 20
-_LONGEST_LITERAL = 4_000_000  # characters; parsing Python takes some hundred bytes for each
+_LONGEST_LITERAL = 4_000_000  # characters
 
 
 class BadJsonError(BadRecordError):
@@ -93,7 +93,7 @@ def _tolerant(raw: bytes) -> Loaded:
 
 def printed_value(text: str) -> Any:
     """Return the object, or the list of objects, that a text holds as Python prints it; None for any other text."""
-    return python_value(text) if _PYTHONIC.match(text) and len(text) <= _LONGEST_LITERAL else None
+    return python_value(text, most=_LONGEST_LITERAL) if _PYTHONIC.match(text) else None
 
 
 def is_printed(head: bytes) -> bool:

@@ -44,6 +44,7 @@ _SETTINGS = ("model", "model_name", "temperature", "top_p", "max_tokens", "tools
 _IDS = ("request_id", "requestId", "call_id", "callId", "run_id", "runId", "correlation_id", "span_id", "generation_id")
 _SOURCE = ("usage", "latency_ms", "latency_s", "duration_ms", "session_id", "conversation_id", "thread_id", "user_id")
 _LONGEST_KIND = 60
+_WAITING = 4096  # requests, each of another session, that wait at most
 _TURN = re.compile(r"^(System|Human|AI|Tool|Function): ", re.MULTILINE)  # how LangChain's `get_buffer_string` has roles
 _OF_TURN = {"Human": "user", "AI": "assistant", "System": "system", "Tool": "tool", "Function": "tool"}
 UNANSWERED = "requests to a model without a response"
@@ -68,8 +69,8 @@ def joined_lines(records: Iterable[Framed]) -> Iterator[Record | Bad | Passed]:
             continue
         kind, key = _kind(record.value), _key(record.value)
         if kind == "asks":
-            if key in waiting:
-                yield Passed(waiting[key].line, UNANSWERED)
+            if key in waiting or len(waiting) >= _WAITING:
+                yield Passed(waiting.pop(key if key in waiting else next(iter(waiting))).line, UNANSWERED)
             waiting[key] = record
         elif kind == "answers" and key in waiting:
             yield record._replace(value=_call(waiting.pop(key).value, record.value), raw=None)

@@ -177,7 +177,7 @@ def _opened(cell: str) -> Mapping[str, Any] | list[Any] | str:
     try:
         value = loads(cell.encode("utf-8", "surrogateescape")).value
     except BadJsonError:
-        value = python_value(cell.strip(), objects=True) if len(cell) <= _LONGEST_LITERAL else None
+        value = python_value(cell.strip(), objects=True, most=_LONGEST_LITERAL)
     if isinstance(value, dict | list):
         return value
     if len(cell) == _SHEET:
