@@ -22,10 +22,11 @@ _ASKED = {
 # The surest first: a prompt may be a template.
 _ASKED_ALONE = ("question", "query", "prompt", "message", "input", "task", "objective")
 _ANSWERS = {"assistant", "agent", "bot", "chatbot", "ai", "llm", "model", "gpt", "final", "generated"}
-_ANSWERED = {"message", "msg", "response", "reply", "answer", "output", "text"}
+_MODELS = {"llm", "model", "gpt", "generated"}
+_ANSWERED = {"message", "msg", "response", "reply", "answer", "output", "text", "completion", "generation"}
 _ANSWERED_ALONE = ("response", "answer", "reply", "result", "output", "actual_output", "actualOutput")
 _WRITES = {"sql", "generated", "final", "predicted", "refined", "query", "code"}  # of an answer that is a program
-_FORM = {"text", "content", "body"}  # words that add nothing to a name: `response_text`
+_FORM = {"text", "content", "body", "raw", "used"}  # words that add nothing to a name: `response_text`, `prompt_used`
 _TESTS = {"reference", "ground_truth", "retrieved_contexts", "expected_output", "expectedOutput", "expected_answer"}
 _PAST = {"history", "conversation", "chat", "message", "messages", "dialogue", "dialog", "previous", "context"}
 _THINKS = {"reasoning", "thinking", "thought", "thoughts", "scratchpad"}
@@ -88,6 +89,12 @@ def is_named_by_whom(record: Mapping[str, Any]) -> bool:
     return bool(asked and answered and words_of(asked) & _ASKS and words_of(answered) & _ANSWERS)
 
 
+def is_written_by_model(record: Mapping[str, Any]) -> bool:
+    """Whether a record has a question, and an answer whose name states that a model wrote it: `llm_completion_raw`."""
+    answered = answered_field(record)
+    return answered is not None and asked_field(record) is not None and bool(words_of(answered) & _MODELS)
+
+
 def made_between(record: Mapping[str, Any], about: Mapping[str, Any]) -> Iterator[Turn]:
     """Yield the calls in a list next to the words of a record, under any name, and what they gave.
 
@@ -126,7 +133,7 @@ def is_past(name: str) -> bool:
 def _field(record: Mapping[str, Any], by: set[str], what: set[str], alone: tuple[str, ...]) -> str | None:
     """Return the field that is named by whom and what; else the one that is named by what alone."""
     named = [(name, words_of(name)) for name, value in record.items() if words_in(value) is not None]
-    whole = [name for name, words in named if words & by and words & what and words <= by | what]
+    whole = [name for name, words in named if words & by and words & what and words <= by | what | _FORM]
     plain = {name: name for name, _ in named}
     plain |= {next(iter(rest)): name for name, words in named if len(rest := words - _FORM) == 1 and name not in alone}
     return next(iter(whole or (plain[name] for name in alone if name in plain)), None)

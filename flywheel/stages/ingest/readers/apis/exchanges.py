@@ -29,6 +29,7 @@ from flywheel.reading.shapes.spoken import (
     is_named_by_whom,
     is_past,
     is_tested,
+    is_written_by_model,
     made_between,
     thoughts_in,
     unanswered_field,
@@ -307,6 +308,7 @@ def is_worded(record: Any) -> bool:
     is_logged = (
         first(fields, _LOGGED) is not None
         or is_named_by_whom(fields)
+        or is_written_by_model(fields)
         or bool(made_in(fields))
         or is_tested(fields)
         or _is_verified(fields)
@@ -364,7 +366,7 @@ def _sniff(sample: Sample) -> float:
 
 READER = reader(
     "exchanges",
-    15,
+    16,
     "calls of any other API, what was asked and answered",
     sniff=_sniff,
     surest=max(_API, _WORDS),
