@@ -45,7 +45,7 @@ class Log:
 
     def __init__(self, path: Path, config: Any) -> None:
         from flywheel.pipeline.ingest.run import load_readers
-        from flywheel.stages.ingest.redact import Redactor
+        from flywheel.stages.ingest.redaction.redact import Redactor
 
         self.path, self._cfg = path, config.ingest
         self._readers = load_readers(self._cfg, path.parent)
@@ -64,7 +64,7 @@ class Log:
 
     def parsing(self) -> None:
         """Make values of JSON."""
-        from flywheel.stages.ingest.framed import Lines
+        from flywheel.stages.ingest.framing.framed import Lines
 
         self._records: list[list[Any]] = [
             [

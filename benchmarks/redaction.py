@@ -32,7 +32,7 @@ MEASURE = """
 import json, sys, time
 import orjson
 from flywheel.config import RedactConfig
-from flywheel.stages.ingest.redact import Redactor
+from flywheel.stages.ingest.redaction.redact import Redactor
 texts = json.load(open(sys.argv[1]))
 def seconds(work):
     best = 9e9
@@ -75,7 +75,7 @@ def found(times: int) -> None:
     from benchmarks import needles
     from benchmarks.needles import harmless, recall
     from flywheel.config import RedactConfig
-    from flywheel.stages.ingest.redact import Redactor
+    from flywheel.stages.ingest.redaction.redact import Redactor
 
     ordinals = (
         "THIRD",

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote, quote_plus
 
-from flywheel.stages.ingest.patterns.registers import is_given
+from flywheel.stages.ingest.redaction.patterns.registers import is_given
 
 from .made import ALNUM, DIGITS, HEX, LETTERS, Family, Made, chars, host, password, phrase, token, user
 from .production_people import NUMBERS

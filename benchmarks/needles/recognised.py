@@ -17,7 +17,7 @@ import re
 import zlib
 from collections.abc import Callable
 
-from flywheel.stages.ingest.patterns.registers import is_given
+from flywheel.stages.ingest.redaction.patterns.registers import is_given
 
 from .made import ALNUM, DIGITS, HEX, Family, Made, chars, packed, template
 

@@ -23,7 +23,7 @@ import pytest
 from flywheel.extensions import BadRecordError, Reader, list_extensions, load_extension
 from flywheel.pipeline.pages.round_page import write_page
 from flywheel.project import Project
-from flywheel.stages.ingest.patterns import KINDS
+from flywheel.stages.ingest.redaction.patterns import KINDS
 from tests.projects import flywheel
 from tests.report.sample import manifest
 from tests.stages.ingest.canaries import GENERATORS, Canary, Planter, canaries

@@ -84,7 +84,7 @@ def _compile_templates() -> None:
 
 def _compile_patterns() -> None:
     """Let `re` compile what redaction looks for now: a fifth of the time of a small ingest."""
-    from flywheel.stages.ingest.patterns import KINDS
+    from flywheel.stages.ingest.redaction.patterns import KINDS
 
     for kind in KINDS:
         list(kind.finds("", ""))

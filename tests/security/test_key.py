@@ -12,8 +12,8 @@ from flywheel.config import RedactConfig
 from flywheel.errors import StoreError, UsageError
 from flywheel.pipeline import redaction_key
 from flywheel.project import KEY_FILE, Project
-from flywheel.stages.ingest.redact import Redactor
-from flywheel.stages.ingest.users import Users, normal_form
+from flywheel.stages.ingest.redaction.redact import Redactor
+from flywheel.stages.ingest.redaction.users import Users, normal_form
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.reports import manifest

@@ -31,7 +31,7 @@ from flywheel.pipeline.ingest.run import ingest_logs
 from flywheel.present import percent
 from flywheel.stages.common.canonical import normal_text
 from flywheel.stages.evaluate.attempt import Act, Attempt
-from flywheel.stages.ingest.redact import Redactor
+from flywheel.stages.ingest.redaction.redact import Redactor
 from flywheel.store import Store
 
 _RECORDED = 0.5  # share of attempts with a recorded outcome, on both sides, from which on it is the outcome

@@ -28,7 +28,7 @@ from flywheel.records import content_id
 from flywheel.stages.evaluate.cases import holdout_sha256
 from flywheel.stages.evaluate.few_shot import FewShot
 from flywheel.stages.evaluate.window import fits
-from flywheel.stages.ingest.redact import Redactor
+from flywheel.stages.ingest.redaction.redact import Redactor
 
 if TYPE_CHECKING:
     from flywheel.models.policy import PolicySet, TextPolicy

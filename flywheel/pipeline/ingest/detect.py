@@ -19,14 +19,14 @@ from flywheel.pipeline.ingest.sketch import sketch
 from flywheel.pipeline.ingest.verdicts import MEMBER, Tally
 from flywheel.records import LogEvent
 from flywheel.results.data import ReaderRow, ReadersAnswer
-from flywheel.stages.ingest.archives import archive_kind
 from flywheel.stages.ingest.detect import SAMPLE_RECORDS, Detection, confidences
 from flywheel.stages.ingest.discovery import special_kind
 from flywheel.stages.ingest.envelopes import Opener, recognised
 from flywheel.stages.ingest.events import ingest
-from flywheel.stages.ingest.framed import Bad, Raw, Record
-from flywheel.stages.ingest.framing import Framing, Limits
-from flywheel.stages.ingest.opening import file_content
+from flywheel.stages.ingest.framing.archives import archive_kind
+from flywheel.stages.ingest.framing.framed import Bad, Raw, Record
+from flywheel.stages.ingest.framing.framer import Framing, Limits
+from flywheel.stages.ingest.framing.opening import file_content
 
 _OWN = "this project"
 _LOOKED_AT = 2_000  # records that are read to see whether a file can be

@@ -28,7 +28,7 @@ from flywheel.pipeline.train.backend import find_backend
 from flywheel.results.setup import DoctorAnswer, DoctorCheck
 from flywheel.stages.evaluate.suites.own_cases import read_cases
 from flywheel.stages.gate import rule_names
-from flywheel.stages.ingest.redact import Redactor
+from flywheel.stages.ingest.redaction.redact import Redactor
 from flywheel.store import Part, way_out
 
 OK, WARNING, FAILED = "ok", "warning", "failed"

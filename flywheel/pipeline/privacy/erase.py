@@ -26,7 +26,7 @@ from flywheel.pipeline.train.provenance import ORIGINS
 from flywheel.records import FileHash, RoundManifest
 from flywheel.registry.registry import DATASET
 from flywheel.stages.ingest.forgotten import name_mark, user_mark
-from flywheel.stages.ingest.redact import Redactor
+from flywheel.stages.ingest.redaction.redact import Redactor
 from flywheel.stages.signals.audit import AUDITS
 
 _ANSWERS = ".answers.jsonl"

@@ -30,7 +30,7 @@ from flywheel.pipeline.promote.promotion import newest_clean, replace_tainted
 from flywheel.records import Certificate, TaintedRound
 from flywheel.results.operations import ForgetAnswer
 from flywheel.stages.ingest.forgotten import user_mark
-from flywheel.stages.ingest.redact import Redactor
+from flywheel.stages.ingest.redaction.redact import Redactor
 from flywheel.store import FORGETTING
 
 VOID = 0.05  # an evaluation is void where the user has a larger share of the held-out episodes

@@ -24,7 +24,7 @@ from flywheel.pipeline.ingest.run import ingest_logs
 from flywheel.pipeline.rewards.sample import Draw, answers_path, draws, latest_draw, open_draw
 from flywheel.records import canonical_json
 from flywheel.results.rewards import AuditAnswer, AuditQuestion, AuditTurn
-from flywheel.stages.ingest.redact import Redactor
+from flywheel.stages.ingest.redaction.redact import Redactor
 
 SHOWN_CHARS = 4000  # of one message
 Ask = Callable[[AuditQuestion], tuple[float, str] | None]

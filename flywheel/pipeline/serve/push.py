@@ -135,7 +135,7 @@ def _write(ctx: Context, number: int, folder: Path, *, to: str, dataset: bool) -
 
 def _write_rows(ctx: Context, manifest: RoundManifest, folder: Path) -> int:
     """Write what the round was trained on: messages and numbers, redacted by the patterns of today."""
-    from flywheel.stages.ingest.redact import Redactor
+    from flywheel.stages.ingest.redaction.redact import Redactor
 
     known = next((data.sha256 for data in manifest.dataset if data.path == DATASET), "")
     source = ctx.registry.folder(manifest.round) / DATASET

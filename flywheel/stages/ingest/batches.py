@@ -15,7 +15,7 @@ import polars as pl
 
 from flywheel.contracts import polars_schema, series
 from flywheel.records import LogEvent, Quarantined
-from flywheel.stages.ingest.framed import Bad, Framed, Lines, Raw
+from flywheel.stages.ingest.framing.framed import Bad, Framed, Lines, Raw
 from flywheel.stages.ingest.lost import LostCounts
 from flywheel.stages.ingest.sources import SourceState
 

@@ -18,10 +18,10 @@ from flywheel.config import RedactConfig
 from flywheel.extensions import Reader, Sample
 from flywheel.present import percent
 from flywheel.reading.values import as_dict
-from flywheel.stages.ingest.patterns import KINDS
+from flywheel.stages.ingest.framing.texts.layouts import text_layout
+from flywheel.stages.ingest.redaction.patterns import KINDS
 from flywheel.stages.ingest.sidecar import is_sidecar
 from flywheel.stages.ingest.sources import UNKNOWN
-from flywheel.stages.ingest.texts import text_layout
 
 SAMPLE_RECORDS = 20
 # What code that trusts a log's shape raises when the log has another.
@@ -133,7 +133,9 @@ def _looks(sample: Sample) -> str:
 
 def plain_names(objects: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the names of records' fields that are identifiers and hold nothing that redaction would replace."""
-    from flywheel.stages.ingest.redact import Redactor  # loads polars; only files that no reader knows come here
+    from flywheel.stages.ingest.redaction.redact import (
+        Redactor,  # loads polars; only files that no reader knows come here
+    )
 
     redactor = Redactor(RedactConfig(kinds=sorted({kind.name for kind in KINDS})), b"")
     return sorted({key for record in objects for key in record if _is_plain(key) and redactor.text(key) == key})

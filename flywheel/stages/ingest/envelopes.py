@@ -20,13 +20,13 @@ from flywheel.extensions import Reader, Sample
 from flywheel.reading.events import source_of
 from flywheel.reading.values import number, when
 from flywheel.stages.ingest.detect import READER_FAULTS, THRESHOLD, Detection, detect
-from flywheel.stages.ingest.framed import OTHER_LINES, Bad, Framed, Lines, Passed, Raw, Record, refused
-from flywheel.stages.ingest.frames import rows_of
-from flywheel.stages.ingest.jsontext import BadJsonError, loads
+from flywheel.stages.ingest.framing.framed import OTHER_LINES, Bad, Framed, Lines, Passed, Raw, Record, refused
+from flywheel.stages.ingest.framing.frames import rows_of
+from flywheel.stages.ingest.framing.jsontext import BadJsonError, loads
+from flywheel.stages.ingest.framing.tables import is_header
 from flywheel.stages.ingest.logger_lines import Events, as_typed, events_of
 from flywheel.stages.ingest.model_lines import are_model_lines, joined_lines
 from flywheel.stages.ingest.sources import UNKNOWN
-from flywheel.stages.ingest.tables import is_header
 
 _HELD = (
     "log", "message", "msg", "MESSAGE", "Message", "@message", "line", "_raw", "raw", "text", "textPayload",

@@ -18,8 +18,8 @@ from flywheel.io.files import hash_text
 from flywheel.stages.ingest.batches import Batch, Block, BlockBuilder
 from flywheel.stages.ingest.discovery import STDIN
 from flywheel.stages.ingest.files import FileReading, filled
-from flywheel.stages.ingest.framed import Bad
-from flywheel.stages.ingest.opening import Content, Stream
+from flywheel.stages.ingest.framing.framed import Bad
+from flywheel.stages.ingest.framing.opening import Content, Stream
 from flywheel.stages.ingest.sources import UNKNOWN, Known, SourceState, Start, shown_path, start_of
 from flywheel.stages.ingest.workers import batches_of
 

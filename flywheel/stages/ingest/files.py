@@ -19,7 +19,6 @@ from typing import NamedTuple
 from flywheel.config import IngestConfig
 from flywheel.extensions import Reader
 from flywheel.io.files import hash_text
-from flywheel.stages.ingest.archives import Member, archive_kind, member_beside, members
 from flywheel.stages.ingest.batches import BAD_FILE, Block, BlockBuilder, Reached
 from flywheel.stages.ingest.detect import (
     SAMPLE_RECORDS,
@@ -30,10 +29,11 @@ from flywheel.stages.ingest.detect import (
     is_text_document,
 )
 from flywheel.stages.ingest.envelopes import Opener, Recognised, carries_text, first_of, recognised
-from flywheel.stages.ingest.framed import Bad, Framed, Lines, Passed, Raw, Record
-from flywheel.stages.ingest.framing import Framing, Limits
-from flywheel.stages.ingest.jsontext import is_object
-from flywheel.stages.ingest.opening import Content, Opened, file_content
+from flywheel.stages.ingest.framing.archives import Member, archive_kind, member_beside, members
+from flywheel.stages.ingest.framing.framed import Bad, Framed, Lines, Passed, Raw, Record
+from flywheel.stages.ingest.framing.framer import Framing, Limits
+from flywheel.stages.ingest.framing.jsontext import is_object
+from flywheel.stages.ingest.framing.opening import Content, Opened, file_content
 from flywheel.stages.ingest.sidecar import columns_of, neighbour
 from flywheel.stages.ingest.signature import signed_by
 from flywheel.stages.ingest.sources import UNKNOWN, SourceState, Start, legible, reading_key

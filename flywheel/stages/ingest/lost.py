@@ -18,8 +18,8 @@ from flywheel.reading.feedback import JUDGING
 from flywheel.reading.outcomes import is_result
 from flywheel.reading.values import embedded, when
 from flywheel.records import EventKind
-from flywheel.stages.ingest.framed import Record, Row
-from flywheel.stages.ingest.redact import Redactor
+from flywheel.stages.ingest.framing.framed import Record, Row
+from flywheel.stages.ingest.redaction.redact import Redactor
 
 _EVERY = 64
 _MOST_BYTES = 200_000

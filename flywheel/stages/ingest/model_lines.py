@@ -28,7 +28,7 @@ from flywheel.reading.values import (
     text,
     words_of,
 )
-from flywheel.stages.ingest.framed import Bad, Framed, Lines, Passed, Raw, Record
+from flywheel.stages.ingest.framing.framed import Bad, Framed, Lines, Passed, Raw, Record
 
 _KINDS = ("event", "type", "kind", "direction", "event_type", "eventType", "phase", "action", "event_name")
 _MODEL = {"llm", "model", "chatmodel", "completion", "generation", "openai", "anthropic", "ollama", "gemini", "claude"}

@@ -20,9 +20,9 @@ from flywheel.reading.values import as_list
 from flywheel.records import ID_HEX, PART, EventKind, LogEvent, content_id, is_name
 from flywheel.stages.ingest.attachments import with_references, without_contents
 from flywheel.stages.ingest.detect import READER_FAULTS
-from flywheel.stages.ingest.framed import Bad, Record, Row
-from flywheel.stages.ingest.jsontext import dumps
-from flywheel.stages.ingest.redact import Redactor
+from flywheel.stages.ingest.framing.framed import Bad, Record, Row
+from flywheel.stages.ingest.framing.jsontext import dumps
+from flywheel.stages.ingest.redaction.redact import Redactor
 
 _SERIES = "series:"
 _BY_USER = '"role":"user"'  # as canonical JSON writes it

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from flywheel.extensions import Reader, Sample
-from flywheel.stages.ingest.jsontext import BadJsonError, loads
+from flywheel.stages.ingest.framing.jsontext import BadJsonError, loads
 
 COLUMNS = ("model", "policy", "task_key", "scope", "series", "id", "ignored")
 _TASKS = "tasks"  # the folder of which each folder is a task

@@ -21,7 +21,7 @@ from flywheel.extensions import Reader
 from flywheel.io.bucket import address
 from flywheel.io.bucket_path import BucketPath, source_path
 from flywheel.records import content_id
-from flywheel.stages.ingest.opening import Opened, file_content
+from flywheel.stages.ingest.framing.opening import Opened, file_content
 
 if TYPE_CHECKING:
     from hashlib import _Hash as Hash

@@ -24,10 +24,10 @@ from flywheel.io.crew import Crew
 from flywheel.io.processes import uncollected
 from flywheel.io.safe_path import can_start_safely
 from flywheel.stages.ingest.batches import Batch, Block, Counts, Segment
-from flywheel.stages.ingest.framed import Bad, Framed, Lines, Passed, Raw, Record, Row
+from flywheel.stages.ingest.framing.framed import Bad, Framed, Lines, Passed, Raw, Record, Row
 from flywheel.stages.ingest.lost import LostFields
 from flywheel.stages.ingest.normalize import Normalizer, finished
-from flywheel.stages.ingest.redact import Redactor
+from flywheel.stages.ingest.redaction.redact import Redactor
 
 _WORTH_BYTES = 24_000_000  # below this, starting processes takes longer than reading
 _MOST = 16

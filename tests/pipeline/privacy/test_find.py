@@ -13,7 +13,7 @@ from flywheel.pipeline.copies import DEPLOYMENTS
 from flywheel.pipeline.privacy.find import belongings
 from flywheel.project import Project
 from flywheel.registry.registry import ADAPTER_WEIGHTS
-from flywheel.stages.ingest.redact import Redactor
+from flywheel.stages.ingest.redaction.redact import Redactor
 from tests.reports import manifest
 
 pytestmark = pytest.mark.slow

@@ -59,7 +59,7 @@ def of_the_user(project: Project) -> dict[str, set[int]]:
 
 def pseudonym() -> str:
     from flywheel.config import RedactConfig
-    from flywheel.stages.ingest.redact import Redactor
+    from flywheel.stages.ingest.redaction.redact import Redactor
 
     return Redactor(RedactConfig(), b"test-key").user(USER)
 

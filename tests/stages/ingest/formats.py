@@ -12,9 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from flywheel.stages.ingest.framed import Raw, Record
-from flywheel.stages.ingest.framing import Framing, Limits
-from flywheel.stages.ingest.opening import file_content
+from flywheel.stages.ingest.framing.framed import Raw, Record
+from flywheel.stages.ingest.framing.framer import Framing, Limits
+from flywheel.stages.ingest.framing.opening import file_content
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 WRITTEN: dict[str, tuple[str, ...]] = {

@@ -13,7 +13,7 @@ import pytest
 from flywheel.config import IngestConfig
 from flywheel.stages.ingest.attachments import may_hold, without_contents
 from flywheel.stages.ingest.batches import Segment
-from flywheel.stages.ingest.framed import Record
+from flywheel.stages.ingest.framing.framed import Record
 from flywheel.stages.ingest.workers import Worker
 from tests.stages.ingest.formats import samples
 

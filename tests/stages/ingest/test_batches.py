@@ -8,7 +8,7 @@ from typing import Any
 from flywheel.contracts import conform
 from flywheel.records import LogEvent, Quarantined
 from flywheel.stages.ingest.batches import Batch, BlockBuilder, Counts, Segment
-from flywheel.stages.ingest.framed import Bad, Raw
+from flywheel.stages.ingest.framing.framed import Bad, Raw
 from flywheel.stages.ingest.sources import SourceState
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from flywheel.stages.ingest.frames import rows_of
+from flywheel.stages.ingest.framing.frames import rows_of
 from tests.stages.ingest.formats import Sample, all_samples
 
 if TYPE_CHECKING:

@@ -19,10 +19,10 @@ from flywheel.extensions import BadRecordError, Reader
 from flywheel.extensions import Sample as Seen
 from flywheel.stages.ingest.discovery import discover
 from flywheel.stages.ingest.events import ingest
-from flywheel.stages.ingest.framed import Raw, Record
-from flywheel.stages.ingest.framing import Framing, Limits
-from flywheel.stages.ingest.jsontext import storable
-from flywheel.stages.ingest.opening import file_content
+from flywheel.stages.ingest.framing.framed import Raw, Record
+from flywheel.stages.ingest.framing.framer import Framing, Limits
+from flywheel.stages.ingest.framing.jsontext import storable
+from flywheel.stages.ingest.framing.opening import file_content
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.stages.ingest.conftest import KEY, Taken, collect

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 import zstandard
 from flywheel.config import IngestConfig
-from flywheel.stages.ingest.framed import Bad
-from flywheel.stages.ingest.framing import Framing, Limits
-from flywheel.stages.ingest.opening import file_content
+from flywheel.stages.ingest.framing.framed import Bad
+from flywheel.stages.ingest.framing.framer import Framing, Limits
+from flywheel.stages.ingest.framing.opening import file_content
 from tests.projects import flywheel
 from tests.stages.ingest.mutate import in_time
 

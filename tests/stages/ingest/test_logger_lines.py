@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flywheel.stages.ingest.logfmt import as_json
+from flywheel.stages.ingest.framing.logfmt import as_json
 from flywheel.stages.ingest.logger_lines import as_typed, events_of
 from hypothesis import given
 from hypothesis import strategies as st

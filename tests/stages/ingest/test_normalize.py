@@ -11,10 +11,10 @@ from flywheel.config import IngestConfig, RedactConfig
 from flywheel.extensions import BadRecordError
 from flywheel.records import LogEvent
 from flywheel.stages.ingest.batches import Batch, Segment
-from flywheel.stages.ingest.framed import Framed, Record
+from flywheel.stages.ingest.framing.framed import Framed, Record
 from flywheel.stages.ingest.lost import LostFields
 from flywheel.stages.ingest.normalize import Normalizer
-from flywheel.stages.ingest.redact import Redactor
+from flywheel.stages.ingest.redaction.redact import Redactor
 from flywheel.stages.ingest.workers import Worker
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from flywheel.config import IngestConfig
 from flywheel.extensions import list_extensions, load_extension
 from flywheel.stages.ingest.discovery import discover
 from flywheel.stages.ingest.events import ingest
-from flywheel.stages.ingest.tables import WORDS
+from flywheel.stages.ingest.framing.tables import WORDS
 from tests.stages.ingest.conftest import KEY, Taken, collect
 from tests.stages.ingest.formats import Sample, all_samples
 

@@ -16,7 +16,7 @@ from flywheel.reading.messages import Message, flat_text, messages
 from flywheel.reading.shapes.reprs import mapping_of_repr
 from flywheel.reading.values import as_dict, embedded, first
 from flywheel.records import canonical_json
-from flywheel.stages.ingest.rendered import MARK, turns_of_text
+from flywheel.stages.ingest.framing.texts.rendered import MARK, turns_of_text
 
 OPENED, CLOSED = "<tool_response>", "</tool_response>"
 _RESULT = re.compile(rf"{OPENED}\n?(.*?)\n?{CLOSED}", re.DOTALL)

@@ -68,10 +68,11 @@ def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
     if _is_session(record):
         return
     data, session, of = _data(record), ident(record.get("session_id")), ident(record.get("message_id"))
-    if data is None or session is None or (of is None and "message_id" in record):
+    own = ident(record.get("id"))
+    if data is None or session is None or (of is None and (own is None or "message_id" in record)):
         raise BadRecordError("bad_record", "no row of a message or a part")
     source: Source = {"conversation_id": session, "ts": when(record.get("time_created")), "seq": line * LINE}
-    yield from _message(data, ident(record.get("id")) or "", source) if of is None else _part(data, of, source)
+    yield from _message(data, own or "", source) if of is None else _part(data, of, source)
 
 
 def _message(data: Mapping[str, Any], own: str, source: Source) -> Iterator[Event]:
@@ -143,4 +144,4 @@ def _used(data: Mapping[str, Any]) -> dict[str, Any]:
     )
 
 
-READER = reader("opencode", 2, "rows of opencode's database, or its storage of a file each", marks=_is_row, read=_read)
+READER = reader("opencode", 3, "rows of opencode's database, or its storage of a file each", marks=_is_row, read=_read)

@@ -36,7 +36,7 @@ from flywheel.reading.shapes.written import with_written_calls
 from flywheel.reading.usage import token_counts
 from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, present, text, when, words_of
 from flywheel.stages.common.tools import is_answer
-from flywheel.stages.ingest.plain_text import ATTEMPTS, attempt_in, talk_in
+from flywheel.stages.ingest.framing.texts.plain_text import ATTEMPTS, attempt_in, talk_in
 from flywheel.stages.ingest.readers._tagged import with_tagged
 
 _LISTS = (

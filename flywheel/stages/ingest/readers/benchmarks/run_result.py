@@ -23,7 +23,7 @@ from flywheel.reading.shapes.spoken import answered_field, asked_field
 from flywheel.reading.usage import token_counts
 from flywheel.reading.values import as_dict, as_list, first, ident, text, when
 from flywheel.records import SETTINGS, content_id
-from flywheel.stages.ingest.plain_text import ATTEMPTS, attempt_in
+from flywheel.stages.ingest.framing.texts.plain_text import ATTEMPTS, attempt_in
 from flywheel.stages.ingest.readers.apis._dialects.calls import LINE
 from flywheel.stages.ingest.readers.apis.exchanges import is_page, is_worded
 

@@ -19,8 +19,8 @@ from flywheel.reading.reader import has, reader
 from flywheel.reading.rollout import Outcome, Rollout, rollout_events
 from flywheel.reading.values import as_dict, as_list, first, ident, number, present, text
 from flywheel.records import content_id
+from flywheel.stages.ingest.framing.texts.rendered import MARK, turns_of_text
 from flywheel.stages.ingest.readers._tagged import CLOSED, OPENED, turn_messages
-from flywheel.stages.ingest.rendered import MARK, turns_of_text
 
 _TASK = ("task_key", "task_id", "group_id", "example_id", "instance_id", "index")
 _RESUMED = re.compile(rf"(?<={CLOSED})\s*\nassistant\n")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from flywheel.reading.shapes.entries import entry_of
-from tests.stages.ingest.test_texts import TALK
+from tests.stages.ingest.framing.test_texts import TALK
 
 if TYPE_CHECKING:
     from tests.stages.ingest.conftest import Take

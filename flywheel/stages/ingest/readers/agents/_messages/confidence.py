@@ -20,7 +20,7 @@ from flywheel.reading.shapes.whole import is_other_line
 from flywheel.reading.shapes.wrapped import is_exchange, is_sdk_step, unwrapped
 from flywheel.reading.shapes.written import with_written_calls
 from flywheel.reading.values import as_dict, as_list, first, ident, words_of
-from flywheel.stages.ingest.prompts import is_prompt
+from flywheel.stages.ingest.framing.texts.prompts import is_prompt
 from flywheel.stages.ingest.readers.agents._messages.record import (
     added_messages,
     is_notice,

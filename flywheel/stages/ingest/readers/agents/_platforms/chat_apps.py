@@ -128,10 +128,10 @@ def _chat_ui_turns(message: Mapping[str, Any], own: str, model: str | None) -> I
         return
     by = text(as_dict(message.get("routerMetadata")).get("model")) or model
     tools = [step for step in map(as_dict, as_list(message.get("updates"))) if step.get("type") == "tool"]
-    ended = {step.get("uuid"): step for step in tools if step.get("subtype") in ("result", "error")}
+    ended = {str(step.get("uuid")): step for step in tools if step.get("subtype") in ("result", "error")}
     for step in tools:
         if step.get("subtype") == "call":
-            call, end = as_dict(step.get("call")), as_dict(ended.get(step.get("uuid")))
+            call, end = as_dict(step.get("call")), as_dict(ended.get(str(step.get("uuid"))))
             name, given = call.get("name"), first(step, ("argumentsRaw",)) or call.get("parameters")
             failed = end.get("subtype") == "error" or None
             yield from words_said("assistant", step.get("content"), at, **present(model=by))
@@ -204,7 +204,7 @@ def _is_libre_chat(record: Any) -> bool:
 
 def _is_langflow(record: Any) -> bool:
     fields = as_dict(record)
-    return {"sender", "session_id", "flow_id", "text"} <= fields.keys() and fields["sender"] in _SPEAKERS
+    return {"sender", "session_id", "flow_id", "text"} <= fields.keys() and str(fields["sender"]) in _SPEAKERS
 
 
 def _is_anything(record: Any) -> bool:
@@ -215,7 +215,7 @@ def _is_anything(record: Any) -> bool:
 def _is_fastgpt(record: Any) -> bool:
     fields = as_dict(record)
     parts = embedded(fields.get("value"))
-    return {"chatId", "dataId"} <= fields.keys() and fields.get("obj") in _SPEAKERS and isinstance(parts, list)
+    return {"chatId", "dataId"} <= fields.keys() and str(fields.get("obj")) in _SPEAKERS and isinstance(parts, list)
 
 
 def _is_ragflow(record: Any) -> bool:

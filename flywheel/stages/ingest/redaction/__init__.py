@@ -1,0 +1,1 @@
+"""What is private in a text, and what takes its place."""
