@@ -22,7 +22,10 @@ _RESULT_IN_WORDS = re.compile(r"\[([A-Za-z_]{2,40})(?: for .{0,2000}?)?\] Result
 _FAILED = "The tool execution failed"
 _USED = re.compile(r"\s*\[Used tools: (?=Tool: )")
 _USE = re.compile(r"Tool: ([^\n,]{1,64}), Input: ")
+_MOST_USES = 1000
 _GAVE, _NEXT = ", Result: ", "; "
+_NEXT_USE = re.compile(rf"{_NEXT}(?={_USE.pattern})")
+_EDGE = re.compile(rf"[\[\]]|{_NEXT_USE.pattern}")  # at which a result may end
 _JSON = json.JSONDecoder()
 _IN_USERS_TAGS = re.compile(r"<(?:task|feedback|user_message|answer)>")
 
@@ -68,6 +71,8 @@ def of_n8n(item: Item) -> list[Item]:
         return []
     made, at = list[tuple[str, Any, str]](), used.end()
     while (use := _USE.match(words, at)) is not None and (call := _use(words, use)) is not None:
+        if len(made) >= _MOST_USES:
+            return []
         tool, given, gave, at = call
         made.append((tool, given, gave))
         if words.startswith("]", at):
@@ -88,32 +93,33 @@ def of_n8n(item: Item) -> list[Item]:
 
 def _use(words: str, use: re.Match[str]) -> tuple[str, Any, str, int] | None:
     """Return the tool, its arguments, what it gave and where that ends; None where the text is cut or otherwise."""
-    try:
-        given, at = _JSON.raw_decode(words, use.end())
-    except ValueError:
-        return None
-    if not words.startswith(_GAVE, at):
+    given, at = _json_at(words, use.end())
+    if at is None or not words.startswith(_GAVE, at):
         return None
     begins = at + len(_GAVE)
     ends = _end_of_result(words, begins)
     return None if ends is None else (use[1], given, words[begins:ends], ends)
 
 
+def _json_at(words: str, begins: int) -> tuple[Any, int | None]:
+    """Return the JSON that begins somewhere in a text, and where it ends; None for the latter where none does."""
+    try:
+        return _JSON.raw_decode(words, begins)
+    except (ValueError, RecursionError):
+        return None, None
+
+
 def _end_of_result(words: str, begins: int) -> int | None:
     """Return where a result ends, before `]` or the next call: JSON by itself, words where brackets are closed."""
-    try:
-        _, at = _JSON.raw_decode(words, begins)
-        if words.startswith("]", at) or _is_next(words, at):
-            return at
-    except ValueError:
-        pass
+    _, ends = _json_at(words, begins)
+    if ends is not None and (words.startswith("]", ends) or _NEXT_USE.match(words, ends)):
+        return ends
     depth = 0
-    for at in range(begins, len(words)):
-        if (words[at] == "]" and depth == 0) or _is_next(words, at):
-            return at
-        depth += {"[": 1, "]": -1}.get(words[at], 0)
+    for mark in _EDGE.finditer(words, begins):
+        if mark[0] == "[":
+            depth += 1
+        elif mark[0] == "]" and depth:
+            depth -= 1
+        else:
+            return mark.start()
     return None
-
-
-def _is_next(words: str, at: int) -> bool:
-    return words.startswith(_NEXT, at) and _USE.match(words, at + len(_NEXT)) is not None

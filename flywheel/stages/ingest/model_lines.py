@@ -10,6 +10,7 @@ the next request has again. LangChain's prompts are taken apart at their roles.
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -164,22 +165,19 @@ def _turns(prompt: str) -> list[dict[str, Any]]:
     if not marks or marks[0].start() > 0 or {mark[1] for mark in marks}.isdisjoint({"Human"}):
         return [{"role": "user", "content": prompt}]
     ends = [mark.start() for mark in marks[1:]] + [len(prompt)]
-    messages: list[dict[str, Any]] = []
-    for mark, end in zip(marks, ends, strict=True):
-        words = prompt[mark.end() : end].strip("\n")
-        messages.append(_turn(_OF_TURN[mark[1]], words, messages))
-    return messages
+    unanswered: deque[str] = deque()
+    parts = ((_OF_TURN[mark[1]], prompt[mark.end() : end].strip("\n")) for mark, end in zip(marks, ends, strict=True))
+    return [_turn(role, words, unanswered) for role, words in parts]
 
 
-def _turn(role: str, words: str, before: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _turn(role: str, words: str, unanswered: deque[str]) -> dict[str, Any]:
     """Return a message: calls of the agent are written as Python's list, and results come in the order of the calls."""
     if role == "tool":
-        open_calls = [call["id"] for message in before for call in message.get("tool_calls", ())]
-        given = sum(message["role"] == "tool" for message in before)
-        return {"role": "tool", "content": words, **present(tool_call_id=next(iter(open_calls[given:]), None))}
+        return {"role": "tool", "content": words, **present(tool_call_id=unanswered.popleft() if unanswered else None)}
     opens = words.find("[{'name': ")
     listed = python_value(words[opens:]) if role == "assistant" and opens >= 0 else None
     made = [call for item in as_list(listed) if (call := _made(as_dict(item)))]
     if not made:
         return {"role": role, "content": words}
+    unanswered.extend(call["id"] for call in made if call["id"])
     return {"role": role, "content": words[:opens].strip() or None, "tool_calls": made}

@@ -139,12 +139,18 @@ def _source(record: Mapping[str, Any], message: Mapping[str, Any], session: str)
 
 
 def _reply(message: Mapping[str, Any], source: Source) -> Iterator[Event]:
-    """Yield a piece of a reply; what the program itself wrote in the model's place is none."""
+    """Yield a piece of a reply; what the program itself wrote in the model's place is none.
+
+    Raises:
+        BadRecordError: it holds a tool's result.
+    """
     if source["model"] == "<synthetic>":
         yield request([], {**source, "model": None, "policy": None}, 0, {"tags": ["api_error"]})
         return
     response, usage = ident(message.get("id")), as_dict(message.get("usage"))
     reply = messages([{"role": "assistant", "content": message.get("content")}])[-1]
+    if reply["role"] != "assistant":
+        raise BadRecordError("bad_record", "a reply that is a tool's result")
     payload = {"message": reply} | present(
         response_id=response,
         fragment="block" if response else None,

@@ -95,7 +95,7 @@ def turn_events(
     """
     actions = [n for n, turn in enumerate(turns) if turn["role"] == "assistant"]
     for n, turn in enumerate(turns):
-        is_whole = n == actions[-1]
+        is_whole = actions[-1:] == [n]
         place = source if is_whole or not source.get("span_id") else {**source, "span_id": f"{source['span_id']}#{n}"}
         if turn["role"] != "assistant":
             yield tool_result(turn, place, seq + n) if turn["role"] == "tool" else request([turn], place, seq + n, {})
