@@ -33,7 +33,7 @@ def _read(record: Any) -> Iterator[Event]:
         yield from _feedback(record, None)
         return
     for run in _runs_of(record):
-        yield from _run_events({"id": content_id(run), **run})  # some exports leave ids out
+        yield from _run_events(run if "id" in run else {**run, "id": content_id(run)})  # which some exports leave out
 
 
 def _is_known(record: Any) -> bool:
