@@ -6,7 +6,8 @@ import gzip
 import io
 import json
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,12 @@ import pyarrow as pa
 import pytest
 import zstandard
 from flywheel.config import IngestConfig
+from flywheel.extensions import BadRecordError, Reader, Sample
 from flywheel.stages.ingest.framing.framed import Bad
 from flywheel.stages.ingest.framing.framer import Framing, Limits
 from flywheel.stages.ingest.framing.opening import file_content
 from tests.projects import flywheel
-from tests.stages.ingest.mutate import in_time
+from tests.stages.ingest.mutate import in_time, wrong_with
 
 Take = Callable[..., Any]
 Pairs = Callable[..., list[dict[str, Any]]]
@@ -183,6 +185,37 @@ def test_a_frame_that_claims_much_is_no_memory(frame: bytes, tmp_path: Path, tak
     (tmp_path / "x").write_bytes((2**32 - 1).to_bytes(4, "big") + frame)
     taken = take()
     assert (taken.read, taken.quarantined.height) == (1, 1)
+
+
+AN_OBJECT, A_LIST = {"a": 1}, ["a"]
+RESULT = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "x"}]}
+UNFIT: list[tuple[str, dict[str, Any]]] = [
+    ("platforms", {"chatId": "c", "dataId": "d", "obj": A_LIST, "value": []}),
+    ("platforms", {"sender": AN_OBJECT, "session_id": "s", "flow_id": "f", "text": "x"}),
+    ("platforms", {"id": "c", "message": [{"role": None, "content": "<tool_call>{}</tool_call>"}], "dialog_id": "d",
+                   "reference": []}),
+    ("opencode", {"session_id": "s", "time_created": 1, "time_updated": 1, "data": {"role": "assistant"}}),
+    ("claude_code", {"type": "assistant", "sessionId": "s", "uuid": "u", "message": RESULT}),
+    ("anthropic", {"request": {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": "x"}]},
+                   "response": {"type": "message", "role": "assistant", "content": RESULT["content"]}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "record"), UNFIT)
+def test_values_of_another_type_are_refused_or_read(
+    name: str, record: dict[str, Any], readers: Mapping[str, Reader]
+) -> None:
+    readers[name].sniff(Sample("x", [record]))
+    with suppress(BadRecordError):
+        assert not [wrong for event in readers[name].read(record, 1) for wrong in wrong_with(event)]
+
+
+def test_a_screens_tool_that_is_no_name_is_none_of_its_own(tmp_path: Path, take: Take) -> None:
+    said = [{"ts": 1790850000000 + n, "type": "say", "say": say, "text": text} for n, (say, text) in enumerate([
+        ("task", "Where is order 7?"), ("tool", json.dumps({"tool": AN_OBJECT})), ("completion_result", "In Turin."),
+    ])]  # fmt: skip
+    (tmp_path / "ui_messages.json").write_text(json.dumps(said), encoding="utf-8")
+    assert take().adds_up()
 
 
 @pytest.mark.parametrize("content", EMPTY)
