@@ -289,6 +289,17 @@ def test_a_document_is_no_chat(text: str, tmp_path: Path, take: Take) -> None:
     assert take(tmp_path / "guide.md", cfg=COUNTING).events.is_empty()
 
 
+@pytest.mark.parametrize("line", [0, 4])
+def test_a_line_that_is_not_utf_8_ends_a_chat_and_is_refused(line: int, tmp_path: Path, take: Take) -> None:
+    """Also where it is before the first speaker."""
+    lines = OPENCODE.encode().split(b"\n")
+    lines[line] += b"\xff\xfe"
+    (tmp_path / "chat.md").write_bytes(b"\n".join(lines))
+    taken = take()
+    assert taken.quarantined["detail"].to_list() == ["a line that is not UTF-8; the rest is not read"]
+    assert taken.adds_up()
+
+
 def test_a_readme_is_never_a_chat(tmp_path: Path, take: Take) -> None:
     (tmp_path / "README.md").write_text(STYLES["numbered"].format(q=ASKED, a=ANSWERED), encoding="utf-8")
     assert take(tmp_path / "README.md", cfg=COUNTING).events.is_empty()

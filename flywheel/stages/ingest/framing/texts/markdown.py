@@ -136,7 +136,7 @@ def _split(lines: Sequence[_Numbered]) -> Iterator[_Message]:
     """Yield the messages of a text, without what is before the first."""
     texts = [line for _, line in lines]
     marks = _Marks(texts)
-    ends = [by.line for by in marks.speakers[1:]] + [len(lines)]
+    ends = [by.line for by in marks.speakers[1:]] + [len(lines)][: len(marks.speakers)]
     for by, end in zip(marks.speakers, ends, strict=True):
         inside = slice(by.line + 1, end)
         yield _Message(lines[by.line][0], by, list(zip(texts[inside], marks.is_code[inside], strict=True)))
