@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from flywheel.config import IngestConfig
+from flywheel.errors import where
 from flywheel.extensions import Reader
 from flywheel.io.files import hash_text
 from flywheel.stages.ingest.batches import BAD_FILE, Block, BlockBuilder, Reached
 from flywheel.stages.ingest.detect import (
+    READER_FAULTS,
     SAMPLE_RECORDS,
     TEXT_FILE,
     Detection,
@@ -30,7 +32,7 @@ from flywheel.stages.ingest.detect import (
 )
 from flywheel.stages.ingest.envelopes import Opener, Recognised, carries_text, first_of, recognised
 from flywheel.stages.ingest.framing.archives import Member, archive_kind, member_beside, members
-from flywheel.stages.ingest.framing.framed import Bad, Framed, Lines, Passed, Raw, Record
+from flywheel.stages.ingest.framing.framed import Bad, Framed, Lines, Passed, Raw, Record, refused
 from flywheel.stages.ingest.framing.framer import Framing, Limits
 from flywheel.stages.ingest.framing.jsontext import is_object
 from flywheel.stages.ingest.framing.opening import Content, Opened, file_content
@@ -136,12 +138,13 @@ class FileReading:
         if mended is not None:
             begin = (len(mended[0]), 1, 1, hashlib.sha256(mended[0]))
         framing = Framing(content, self._limits, start=begin)
-        records: Iterator[Framed] = chain([Raw(1, mended[1], 1)] if mended is not None else [], framing)
+        records = _guarded(chain([Raw(1, mended[1], 1)] if mended is not None else [], framing))
         head, records = _begun(records)
         known = Recognised(Detection(before.format, 1.0)) if before is not None else None
         detection, envelope = known or self._recognised(content.name, head, records)
         if envelope is not None:
-            head, records = [], Opener(envelope, self._readers[detection.format]).opened(chain(head, records))
+            opener = Opener(envelope, self._readers[detection.format])
+            head, records = [], _guarded(opener.opened(chain(head, records)))
         begun, records = _first(head, records)
         columns = {**self._columns(detection.format), **self._opening(detection.format, begun, before)}
         by_line = envelope is None  # what is in envelopes is read again as a whole when its file has grown
@@ -238,7 +241,7 @@ class FileReading:
                 builder.open(name, UNKNOWN, {})
                 yield from filled(builder.add(Bad(0, member.reason, member.problem, 0, self._start.sha256)))
                 continue
-            head, records = _begun(iter(Framing(member.content, self._limits)))
+            head, records = _begun(_guarded(Framing(member.content, self._limits)))
             is_prose = is_document_name(member.name) and not any(isinstance(record, Record) for record in head)
             if is_prose or is_about_a_project(member.name):
                 yield from self._text(name, builder)
@@ -252,7 +255,8 @@ class FileReading:
         head, records = _begun(records)
         detection, envelope = self._recognised(content.name, head, records)
         if envelope is not None:
-            head, records = [], Opener(envelope, self._readers[detection.format]).opened(chain(head, records))
+            opener = Opener(envelope, self._readers[detection.format])
+            head, records = [], _guarded(opener.opened(chain(head, records)))
         self._formats[detection.format] += 1
         columns: dict[str, str] = {}
         if (reader := self._readers.get(detection.format)) is not None:
@@ -308,6 +312,14 @@ class FileReading:
             columns=dict(columns or {}),
             etag=self._start.etag,
         )
+
+
+def _guarded(records: Iterable[Framed]) -> Iterator[Framed]:
+    """Yield a content's records; where our own code fails at it, a refusal of the rest: no log stops the others."""
+    try:
+        yield from records
+    except READER_FAULTS as error:
+        yield refused(0, "truncated", f"taking it apart fails: {where(error)}; the rest is not read")
 
 
 def filled(block: Block | None) -> Iterator[Block]:

@@ -17,9 +17,12 @@ import pytest
 import zstandard
 from flywheel.config import IngestConfig
 from flywheel.extensions import BadRecordError, Reader, Sample
+from flywheel.stages.ingest.batches import BlockBuilder
+from flywheel.stages.ingest.files import FileReading
 from flywheel.stages.ingest.framing.framed import Bad
 from flywheel.stages.ingest.framing.framer import Framing, Limits
-from flywheel.stages.ingest.framing.opening import file_content
+from flywheel.stages.ingest.framing.opening import Content, Stream, file_content
+from flywheel.stages.ingest.sources import Known, start_of
 from tests.projects import flywheel
 from tests.stages.ingest.mutate import in_time, wrong_with
 
@@ -216,6 +219,34 @@ def test_a_screens_tool_that_is_no_name_is_none_of_its_own(tmp_path: Path, take:
     ])]  # fmt: skip
     (tmp_path / "ui_messages.json").write_text(json.dumps(said), encoding="utf-8")
     assert take().adds_up()
+
+
+class Failing(io.BytesIO):
+    """A stream that fails as code does that trusts what it reads."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if self.tell() > 2_500_000:
+            raise TypeError("a text of the log")
+        return super().read(size)
+
+
+def test_where_our_own_code_fails_at_a_file_the_rest_of_it_is_refused(
+    tmp_path: Path, readers: Mapping[str, Reader]
+) -> None:
+    """So that the other files of a night are read; the refusal names the fault and quotes nothing."""
+    lines = [asked(f'"Where is order {n}?"') for n in range(25_000)]
+    written = "".join(f"{line}\n" for line in lines).encode()
+    content = Content("a.jsonl", len(written), lambda _: Stream(Failing(written)))
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(written)
+    cfg, builder = IngestConfig(), BlockBuilder()
+    reading = FileReading(path, "a.jsonl", start_of(path, "a.jsonl", Known([], tmp_path), 100), cfg, readers)
+    blocks = [*reading.of(content, builder), builder.take()]
+    framed = [record for block in blocks for segment in block.segments for record in segment.records]
+    (refusal,) = [record for record in framed if isinstance(record, Bad)]
+    assert refusal.detail.startswith("taking it apart fails: TypeError")
+    assert "a text of the log" not in refusal.detail
+    assert len(framed) > 20
 
 
 @pytest.mark.parametrize("content", EMPTY)
