@@ -127,9 +127,10 @@ class Known:
         except OSError:
             return True
 
-    def file(self, sha256: str) -> SourceState | None:
-        """Return the state of a file with these bytes, whatever its name."""
-        return self._by_file.get(sha256)
+    def file(self, path: str, sha256: str) -> SourceState | None:
+        """Return the state of a file with these bytes: its own, or that of one with another name."""
+        own = self._by_path.get(path)
+        return own if own is not None and own.sha256 == sha256 else self._by_file.get(sha256)
 
     def tagged(self, path: str, etag: str, size: int) -> SourceState | None:
         """Return the state of an object of a bucket that has not changed since: same name, tag and size."""
@@ -218,7 +219,7 @@ def start_of(file: Path, name: str, known: Known, max_ratio: int) -> Start:
     offsets = known.offsets(name)
     with content.open_at(0) as raw:
         whole, at = _hashes(raw, [offset for offset in offsets if offset <= size])
-    same = known.file(whole)
+    same = known.file(name, whole)
     if same is not None and not same.set_aside:
         return Start(size, whole, same.content_sha256, None, None, same, etag=etag)
     inside = whole

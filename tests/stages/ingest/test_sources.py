@@ -104,6 +104,17 @@ def test_a_known_content_is_the_same_under_any_name_and_in_any_packing(tmp_path:
         assert begin(file, old).same is None
 
 
+def test_of_equal_files_each_is_known_by_its_own_name(tmp_path: Path) -> None:
+    """What is read of them may differ: a policy that is named by its file, say."""
+    for name in ("a.jsonl", "b.jsonl"):
+        (tmp_path / name).write_bytes(b"one\n")
+    known = Known([state("a.jsonl", b"one\n"), state("b.jsonl", b"one\n")], tmp_path)
+    for name in ("a.jsonl", "b.jsonl"):
+        start = start_of(tmp_path / name, name, known, 100)
+        assert start.same is not None
+        assert start.same.path == name
+
+
 def test_a_log_that_only_grew_goes_on(tmp_path: Path) -> None:
     file, known = tmp_path / "x.jsonl", state("x.jsonl", b"one\n", offset=4)
     file.write_bytes(b"one\ntwo\n")
