@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Any, NamedTuple
 
 from flywheel.extensions import Reader, Sample
 from flywheel.reading.events import source_of
 from flywheel.reading.values import number, when
 from flywheel.stages.ingest.detect import READER_FAULTS, THRESHOLD, Detection, detect
-from flywheel.stages.ingest.framing.framed import OTHER_LINES, Bad, Framed, Lines, Passed, Raw, Record, refused
+from flywheel.stages.ingest.framing.framed import OTHER_LINES, Bad, Framed, Passed, Record, parsed, refused
 from flywheel.stages.ingest.framing.frames import rows_of
 from flywheel.stages.ingest.framing.jsontext import BadJsonError, loads
 from flywheel.stages.ingest.framing.tables import is_header
@@ -425,7 +424,7 @@ class Opener:
         if self._envelope.joins:
             yield from joined_lines(records)
             return
-        for record in chain.from_iterable(map(_parsed, records)):
+        for record in parsed(records):
             if isinstance(record, Record):
                 yield from self._inner(record)
             else:
@@ -478,14 +477,7 @@ def first_of(records: Iterable[Framed], most: int) -> list[Record | Bad]:
     """Take that many records or some more, parsed."""
     taken: list[Record | Bad] = []
     for record in records:
-        taken += [one for one in _parsed(record) if not isinstance(one, Passed)]
+        taken += [one for one in parsed([record]) if not isinstance(one, Passed)]
         if len(taken) >= most:
             break
     return taken
-
-
-def _parsed(record: Framed) -> Iterator[Record | Bad | Passed]:
-    if isinstance(record, Lines):
-        yield from record.records()
-    else:
-        yield record.parse() if isinstance(record, Raw) else record

@@ -16,7 +16,9 @@ from itertools import pairwise
 from typing import Any
 
 from flywheel.reading.events import source_of
+from flywheel.reading.messages import ROLES
 from flywheel.reading.shapes.acts import call_in
+from flywheel.reading.shapes.turns import RESULT_KINDS
 from flywheel.reading.values import (
     as_dict,
     as_list,
@@ -29,7 +31,7 @@ from flywheel.reading.values import (
     text,
     words_of,
 )
-from flywheel.stages.ingest.framing.framed import Bad, Framed, Lines, Passed, Raw, Record
+from flywheel.stages.ingest.framing.framed import OTHER_LINES, Bad, Framed, Passed, Record, parsed
 
 _KINDS = ("event", "type", "kind", "direction", "event_type", "eventType", "phase", "action", "event_name")
 _MODEL = {"llm", "model", "chatmodel", "completion", "generation", "openai", "anthropic", "ollama", "gemini", "claude"}
@@ -50,21 +52,34 @@ _TURN = re.compile(r"^(System|Human|AI|Tool|Function): ", re.MULTILINE)  # how L
 _OF_TURN = {"Human": "user", "AI": "assistant", "System": "system", "Tool": "tool", "Function": "tool"}
 UNANSWERED = "requests to a model without a response"
 OF_TOOLS = "lines of tools, whose results the next request to the model has"
-OTHERS = "other lines of a program's log"
 
 
 def are_model_lines(values: Sequence[Any]) -> bool:
-    """Whether records are the lines of such a program: a request is answered, and none of the others speaks."""
+    """Whether records are the lines of such a program: a request is answered, and no other line has words.
+
+    Where tools have lines too, a request has what one gave.
+    """
     kinds = [_kind(value) for value in values]
     spoken = [kind for kind in kinds if kind in ("asks", "answers")]
-    is_answered = ("asks", "answers") in pairwise(spoken)
-    return is_answered and None not in kinds and "asks" in spoken[:1]
+    if None in kinds or "asks" not in spoken[:1] or ("asks", "answers") not in pairwise(spoken):
+        return False
+    asked = (value for value, kind in zip(values, kinds, strict=True) if kind == "asks")
+    return "tool" not in kinds or any(_has_result(_messages(_body(value))) for value in asked)
+
+
+def _has_result(messages: Sequence[Any]) -> bool:
+    """Whether what a model was asked has what a tool gave: a message of the tool, or a part of one."""
+    given = [as_dict(message) for message in messages]
+    parts = (as_dict(part) for message in given for part in as_list(message.get("content")))
+    return any(ROLES.get(str(message.get("role"))) == "tool" for message in given) or any(
+        part.get("type") in RESULT_KINDS for part in parts
+    )
 
 
 def joined_lines(records: Iterable[Framed]) -> Iterator[Record | Bad | Passed]:
     """Yield the calls of a file's lines."""
     waiting: dict[str, Record] = {}
-    for record in _parsed(records):
+    for record in parsed(records):
         if not isinstance(record, Record):
             yield record
             continue
@@ -77,17 +92,11 @@ def joined_lines(records: Iterable[Framed]) -> Iterator[Record | Bad | Passed]:
             yield record._replace(value=_call(waiting.pop(key).value, record.value), raw=None)
         elif kind == "answers":
             yield record.bad("bad_record", "a model's response without its request")
+        elif kind is None:
+            yield record.bad("bad_record", "a line with words of its own among those of a model's calls")
         else:
-            yield Passed(record.line, OF_TOOLS if kind == "tool" else OTHERS)
+            yield Passed(record.line, OF_TOOLS if kind == "tool" else OTHER_LINES)
     yield from (Passed(record.line, UNANSWERED) for record in waiting.values())
-
-
-def _parsed(records: Iterable[Framed]) -> Iterator[Record | Bad | Passed]:
-    for record in records:
-        if isinstance(record, Lines):
-            yield from record.records()
-        else:
-            yield record.parse() if isinstance(record, Raw) else record
 
 
 def _kind(value: Any) -> str | None:

@@ -24,7 +24,7 @@ from flywheel.io.crew import Crew
 from flywheel.io.processes import uncollected
 from flywheel.io.safe_path import can_start_safely
 from flywheel.stages.ingest.batches import Batch, Block, Counts, Segment
-from flywheel.stages.ingest.framing.framed import Bad, Framed, Lines, Passed, Raw, Record, Row
+from flywheel.stages.ingest.framing.framed import Bad, Passed, Record, Row, parsed
 from flywheel.stages.ingest.lost import LostFields
 from flywheel.stages.ingest.normalize import Normalizer, finished
 from flywheel.stages.ingest.redaction.redact import Redactor
@@ -60,7 +60,7 @@ class Worker:
             reader = self._readers.get(segment.format)
             normalizer = Normalizer(reader, segment.path, segment.columns, self._policy) if reader is not None else None
             before = counts.read
-            for record in _parsed(segment.records):
+            for record in parsed(segment.records):
                 counts.read += 1
                 _take(record, segment, normalizer, rows, counts, lost)
             if normalizer is not None and not segment.ignored:
@@ -74,14 +74,6 @@ class Worker:
     def _redacted(self, bad: Bad) -> Bad:
         """Return a refusal with its words redacted: they may name a field, and a field's name may be anything."""
         return bad._replace(detail=self._redactor.text(bad.detail))
-
-
-def _parsed(framed: Iterable[Framed]) -> Iterator[Record | Bad | Passed]:
-    for given in framed:
-        if isinstance(given, Lines):
-            yield from given.records()
-        else:
-            yield given.parse() if isinstance(given, Raw) else given
 
 
 def _take(

@@ -84,6 +84,22 @@ def test_a_response_without_its_request_is_refused(tmp_path: Path, take: Take) -
     assert taken.quarantined["detail"].to_list() == ["a model's response without its request"]
 
 
+def test_words_behind_the_first_lines_are_not_lost(tmp_path: Path, take: Take) -> None:
+    """Whose reader was chosen by the lines before them."""
+    rating = {"event": "feedback", "message": "That was wrong, it is order 8."}
+    taken = take(written(tmp_path / "log.jsonl", [*([asks([USER]), answers("In Turin.")] * 30), rating]))
+    assert taken.quarantined["detail"].to_list() == ["a line with words of its own among those of a model's calls"]
+    assert taken.adds_up()
+
+
+def test_tools_whose_results_no_request_has_are_not_passed_over(tmp_path: Path, take: Take) -> None:
+    lines = [
+        asks([USER]), answers("Let me see."), {"event": "tool_end", "tool": "find_order", "output": "in Turin"},
+        asks([USER]), answers("In Turin."),
+    ]  # fmt: skip
+    assert not any("lines of tools" in reason for reason in take(written(tmp_path / "log.jsonl", lines)).ignored)
+
+
 @pytest.mark.parametrize("other", [
     {"event": "user_message", "content": "Where is order 7?"},
     {"event": "feedback", "message": "That was wrong, it is order 8."},

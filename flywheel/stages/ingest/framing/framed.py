@@ -6,7 +6,7 @@ In: a record's text. Out: its value, or why there is none.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import not_
 from typing import Any, NamedTuple
 
@@ -115,3 +115,12 @@ def refused(line: int, reason: str, detail: str, raw: bytes = b"") -> Bad:
 
 
 Framed = Raw | Lines | Record | Bad | Passed
+
+
+def parsed(framed: Iterable[Framed]) -> Iterator[Record | Bad | Passed]:
+    """Yield records of any kind, with their texts parsed."""
+    for record in framed:
+        if isinstance(record, Lines):
+            yield from record.records()
+        else:
+            yield record.parse() if isinstance(record, Raw) else record

@@ -26,7 +26,6 @@ _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,17})\Z")
 _FRACTION = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,18})?(?:[eE][-+]?[0-9]{1,2})?\Z")
 _BINARY = ("tag:yaml.org,2002:binary", "!binary")  # Python's and Ruby's
 _GZIP, _OF_GZIP = b"\x1f\x8b", 16  # its first bytes, and zlib's word for it
-_MOST_UNPACKED = 200  # times their size, as `ingest.max_expand_ratio` has it for files
 _NODE_BYTES = 8  # that a value counts in addition to its text
 
 
@@ -87,7 +86,8 @@ def _documents(raw: bytes, most: int) -> Iterator[Any]:
             elif isinstance(event, yaml.AliasEvent):
                 builder.refer(event.anchor)
             elif isinstance(event, yaml.ScalarEvent):
-                builder.add(_scalar(event.value, event.tag, plain=event.implicit[0]), event.anchor, len(event.value))
+                value = _scalar(event.value, event.tag, most, plain=event.implicit[0])
+                builder.add(value, event.anchor, len(value) if isinstance(value, str) else len(event.value))
             elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
                 builder.open({} if isinstance(event, yaml.MappingStartEvent) else [], event.anchor)
             elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
@@ -163,10 +163,10 @@ class _Builder:
             raise YamlError("more than ingest.max_record_mb allows, counted with all that it refers to")
 
 
-def _scalar(written: str, tag: str | None, *, plain: bool) -> Any:
+def _scalar(written: str, tag: str | None, most: int, *, plain: bool) -> Any:
     """Return the value of a scalar; `plain`: it has neither quotes nor a tag."""
     if tag in _BINARY:
-        return _unpacked(written)
+        return _unpacked(written, most)
     if not plain:
         return written
     if written.lower() in _WORDS:
@@ -174,12 +174,21 @@ def _scalar(written: str, tag: str | None, *, plain: bool) -> Any:
     return int(written) if _WHOLE.match(written) else float(written) if _FRACTION.match(written) else written
 
 
-def _unpacked(written: str) -> str:
-    """Return bytes as text: unpacked where they are gzip's, as they are written where they hold no text."""
+def _unpacked(written: str, most: int) -> str:
+    """Return bytes as text: unpacked where they are gzip's, as they are written where they hold no text.
+
+    Raises:
+        YamlError: unpacked they are more than `most` bytes.
+    """
     try:
         held = base64.b64decode("".join(written.split()), validate=True)
         if held.startswith(_GZIP):
-            held = zlib.decompressobj(zlib.MAX_WBITS | _OF_GZIP).decompress(held, _MOST_UNPACKED * len(held))
+            unpacking = zlib.decompressobj(zlib.MAX_WBITS | _OF_GZIP)
+            held = unpacking.decompress(held, most)
+            if unpacking.unconsumed_tail:
+                raise YamlError("bytes that are more than ingest.max_record_mb allows once they are unpacked")
+            if not unpacking.eof:
+                return written
         return held.decode()
     except (binascii.Error, UnicodeDecodeError, zlib.error):
         return written

@@ -121,6 +121,16 @@ def test_bytes_that_are_no_text_stay_as_they_are_written() -> None:
     assert list(yaml_values(text.encode(), MOST)) == [{"a": broken, "b": "words"}]
 
 
+def packed_bytes(size: int, *, cut: int = 0) -> bytes:
+    held = gzip.compress(b"x" * size, mtime=0)
+    return b"a: !!binary " + base64.b64encode(held[: len(held) - cut])
+
+
+def test_packed_bytes_that_are_cut_stay_as_they_are_written() -> None:
+    ((name, value),) = next(iter(yaml_values(packed_bytes(5000, cut=9), MOST))).items()
+    assert (name, value[:4]) == ("a", "H4sI")
+
+
 BOMB = b"a: &a [x, x, x, x, x, x, x, x, x, x]\n" + b"".join(
     b"%c: &%c [%s]\n" % (98 + n, 98 + n, b", ".join([b"*%c" % (97 + n)] * 10)) for n in range(9)
 )
@@ -129,6 +139,8 @@ BOMB = b"a: &a [x, x, x, x, x, x, x, x, x, x]\n" + b"".join(
 @pytest.mark.parametrize(("text", "why"), [
     (BOMB, "more than ingest.max_record_mb allows"),
     (b"a: &a [*a]", "refers to itself"),
+    (packed_bytes(MOST + 1), "once they are unpacked"),
+    (packed_bytes(MOST // 2) + b"\n" + packed_bytes(MOST // 2).replace(b"a:", b"b:"), "ingest.max_record_mb"),
     (b"[" * 10_000, "nested deeper|not YAML"),
     (b"".join(b" " * n + b"a:\n" for n in range(300)), "nested deeper"),
     (b"key: value: secret\n", "not YAML from line 1 on"),
