@@ -148,8 +148,13 @@ def on_the_wire(message: Mapping[str, Any]) -> Any:
     return held["text"] if body is None and {"mimeType", "text"} <= held.keys() else body
 
 
-def common_payload(pair: Pair) -> dict[str, Any]:
-    """Return the payload fields that all dialects name alike: sampling, latency, cost."""
+def common_payload(pair: Pair, response: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the payload fields that all dialects name alike: sampling, latency, cost.
+
+    Args:
+        pair: request and response.
+        response: put together, where it was streamed; gateways tell the cost with the tokens.
+    """
     request, envelope = pair.request, pair.envelope
     fields: dict[str, Any] = {}
     if sampling := {name: request[name] for name in _SAMPLING & request.keys() if request[name] is not None}:
@@ -158,10 +163,15 @@ def common_payload(pair: Pair) -> dict[str, Any]:
         fields["latency_s"] = seconds
     elif (millis := number(first(envelope, _LATENCY_MS))) is not None:
         fields["latency_s"] = millis / 1000
-    places = (envelope, *(as_dict(envelope.get(name)) for name in USED))
-    if (cost := next((n for place in places if (n := number(first(place, _COST))) is not None), None)) is not None:
+    places = (envelope, *(as_dict(held.get(name)) for held in (envelope, response or pair.response) for name in USED))
+    if (cost := next((n for place in places if (n := _amount(first(place, _COST))) is not None), None)) is not None:
         fields["cost_usd"] = cost
     return fields
+
+
+def _amount(cost: Any) -> float | None:
+    """Return a cost, which some APIs split by what was paid for (Perplexity's)."""
+    return number(first(cost, ("usd", "total_cost", "total"))) if isinstance(cost, dict) else number(cost)
 
 
 def sampled(choice: Mapping[str, Any]) -> dict[str, Any]:

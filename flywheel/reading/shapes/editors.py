@@ -16,6 +16,7 @@ Item = dict[str, Any]
 
 _KIRO = {"Prompt": "user", "AssistantMessage": "assistant", "ToolResults": "tool"}
 _THINKS = "thinking"  # a part of VS Code's
+_INSTRUCTIONS = "promptText"  # what VS Code puts in front of a request: its skills, a project's instructions
 
 
 def of_vscode(item: Item) -> Iterator[Item]:
@@ -24,6 +25,9 @@ def of_vscode(item: Item) -> Iterator[Item]:
     if not isinstance(item.get("response"), list) or "text" not in asked:
         return
     about = {name: item[name] for name in ABOUT if item.get(name) is not None}
+    for given in map(as_dict, as_list(as_dict(item.get("variableData")).get("variables"))):
+        if given.get("kind") == _INSTRUCTIONS and text(given.get("value")):
+            yield {"role": "system", "content": given["value"], **about}
     yield {"role": "user", "content": asked["text"], **about}
     rounds, outputs = (
         [as_dict(one) for one in as_list(meta.get("toolCallRounds"))],

@@ -5,7 +5,8 @@ copied. The database is opened for reading only. Empty tables, caches by their n
 these keep their data are left out; views are never run. A null is a field that the row does not have, JSON in a text is
 opened as in other tables, and so is MessagePack that the row calls so; of other bytes that cannot be text only the
 number is kept. Of LangGraph's `checkpoints` each thread is a row, and its `writes`, which hold the same messages, are
-left out. What Phoenix and n8n keep of a record in several tables is put together.
+left out, as are opencode's `event`s of its messages and parts. What Phoenix and n8n keep of a record in several tables
+is put together.
 """
 
 from __future__ import annotations
@@ -40,7 +41,15 @@ _UNSAFE = "unsafe use of"
 _READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_PRAGMA}
 _COMPUTING = {"json_extract", "json_array_length", "json_type", "json_valid", "->", "->>", "lower", "upper", "length",
               "coalesce", "ifnull", "nullif", "substr", "trim", "replace", "abs", "round", "like"}  # fmt: skip
+_IN_2024 = "'' AS checkpoint_ns, thread_ts AS checkpoint_id, parent_ts AS parent_checkpoint_id"  # until LangGraph 0.1
 _WRITES = {*COLUMNS, "channel"}  # of LangGraph's `writes`, whose messages are in its `checkpoints` too
+_CHANGES = {
+    "aggregate_id",
+    "seq",
+    "type",
+    "data",
+}  # of opencode's `event`: what `message` and `part` became, step by step
+_PARTS = {"message_id", "session_id", "data"}
 
 
 class Table(NamedTuple):
@@ -61,14 +70,15 @@ def tables(path: Path, max_ratio: int) -> Iterator[Table]:
         made = [(str(name), str(sql or "")) for name, sql in database.execute(_TABLES).fetchall()]
         virtual = [name for name, sql in made if sql.lower().startswith(_VIRTUAL)]
         columns = {name: _columns(database, name) for name, _ in made}
-        has_states = any(map(_are_states, columns.values()))
+        has_states, has_parts = any(map(_are_states, columns.values())), any(own >= _PARTS for own in columns.values())
         joined = list(joined_tables(columns))
         for one in joined:
             yield Table(one.name, Rows(map(one.shown, _rows(database, one.query)), most))
         read = {name for one in joined for name in one.needs}
         for name, own in columns.items():
             inner = name in virtual or name in read or any(name.startswith(f"{one}_") for one in virtual)
-            is_log = not inner and "cache" not in words_of(name) and not (has_states and own >= _WRITES)
+            is_told_again = (has_states and own >= _WRITES) or (has_parts and own >= _CHANGES)
+            is_log = not inner and "cache" not in words_of(name) and not is_told_again
             if is_log and database.execute(_from(name, "1")).fetchone():
                 yield Table(name, Rows(_records(database, name), most))
 
@@ -142,8 +152,10 @@ class Rows:
 
 
 def _records(database: sqlite3.Connection, name: str) -> Iterator[Mapping[str, Any]]:
-    if _are_states(_columns(database, name)):
-        return folded(_rows(database, f"{_from(name, '*')} ORDER BY {', '.join(COLUMNS)}"))
+    columns = _columns(database, name)
+    if _are_states(columns):
+        as_now = "*" if columns >= {*COLUMNS} else f"*, {_IN_2024}"
+        return folded(_rows(database, f"{_from(name, as_now)} ORDER BY {', '.join(COLUMNS)}"))
     return _rows(database, _from(name, "*"))
 
 
@@ -159,7 +171,7 @@ def _line(row: Mapping[str, Any]) -> bytes:
 
 
 def _are_states(columns: set[str]) -> bool:
-    return columns >= {*COLUMNS, "checkpoint"}
+    return columns >= {*COLUMNS, "checkpoint"} or columns >= {"thread_id", "thread_ts", "parent_ts", "checkpoint"}
 
 
 def _rows(database: sqlite3.Connection, query: str) -> Iterator[dict[str, Any]]:

@@ -176,3 +176,25 @@ def test_no_class_is_looked_up() -> None:
     assert unpacked(msgpack.packb({"a": msgpack.ExtType(PYDANTIC, called), "b": b"\xff\x00"})) == {
         "a": "touch /tmp/never", "b": "<2 bytes>",
     }  # fmt: skip
+
+
+def test_states_of_langgraphs_first_databases_are_a_thread_too(tmp_path: Path, take: Take) -> None:
+    """Until 2024 a checkpoint was known by its time; the first one is of an input that no agent has answered."""
+    made = sqlite3.connect(tmp_path / "graph.db")
+    made.execute("CREATE TABLE checkpoints (thread_id TEXT, thread_ts TEXT, parent_ts TEXT, checkpoint BLOB)")
+    before = None
+    for second, ids in enumerate(((), (USER,), (USER, ASKS), (USER, ASKS, FOUND, SAYS))):
+        at = f"2024-06-04T10:00:{second:02}+00:00"
+        held = [{"lc": 1, "type": "constructor", "id": ["langchain", MESSAGES[one]["type"]],
+                 "kwargs": {**MESSAGES[one], "id": one}} for one in ids]  # fmt: skip
+        channels = {"messages": held} if ids else {"__start__": {"messages": ["user", "Where is order 7?"]}}
+        state = json.dumps({"v": 1, "ts": at, "channel_values": channels}).encode()
+        made.execute("INSERT INTO checkpoints VALUES ('t', ?, ?, ?)", (at, before, state))
+        before = at
+    made.commit()
+    made.close()
+    taken = take(cfg=COUNTING)
+    assert told(taken) == [
+        ("t", "request", 1), ("t", "model_call", 2), ("t", "tool_result", 3), ("t", "model_call", 3),
+    ]  # fmt: skip
+    assert (taken.quarantined.height, taken.adds_up()) == (0, True)

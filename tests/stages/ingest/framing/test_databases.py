@@ -195,3 +195,26 @@ def test_a_flat_list_that_is_none_or_would_grow_without_end_stays_as_it_is() -> 
     bomb: list[Any] = [{"a": "1", "b": "1"}, *([str(n + 1)] * 10 for n in range(1, 20)), "x"]
     for other in ([{"a": "0"}], [{"a": "9"}], [{"a": "-1"}], [{"a": "word"}], ["text"], bomb, "text", []):
         assert unflattened(other) == other
+
+
+def test_what_a_database_tells_of_its_rows_once_more_is_no_second_talk(tmp_path: Path, take: Take) -> None:
+    """Of messages and parts, next to these: events of opencode."""
+    session, told = "ses_1", {"role": "user", "time": {"created": 1790000000000}}
+    rows = [("msg_1", told, {"type": "text", "text": "Where is order 7?"}),
+            ("msg_2", {"role": "assistant", "modelID": "m"}, {"type": "text", "text": "In Lima."})]  # fmt: skip
+    made = sqlite3.connect(tmp_path / "opencode.db")
+    made.execute("CREATE TABLE message (id TEXT, session_id TEXT, time_created INTEGER, data TEXT)")
+    made.execute("CREATE TABLE part (id TEXT, message_id TEXT, session_id TEXT, time_created INTEGER, data TEXT)")
+    made.execute("CREATE TABLE event (id TEXT, aggregate_id TEXT, seq INTEGER, type TEXT, data TEXT)")
+    for n, (name, about, part) in enumerate(rows):
+        made.execute("INSERT INTO message VALUES (?, ?, ?, ?)", (name, session, 1790000000000 + n, json.dumps(about)))
+        row = (f"prt_{n}", name, session, 1790000000000 + n, json.dumps(part))
+        made.execute("INSERT INTO part VALUES (?, ?, ?, ?, ?)", row)
+        once_more = {"sessionID": session, "part": {**part, "id": f"prt_{n}", "sessionID": session, "messageID": name}}
+        event = (f"evt_{n}", session, n, "message.part.updated.1", json.dumps(once_more))
+        made.execute("INSERT INTO event VALUES (?, ?, ?, ?, ?)", event)
+    made.commit()
+    made.close()
+    taken = take(cfg=COUNTING)
+    assert set(taken.events["source_file"]) == {"opencode.db!/message.jsonl", "opencode.db!/part.jsonl"}
+    assert taken.adds_up()

@@ -159,3 +159,23 @@ def test_a_setting_file_among_logs_is_set_aside_with_its_fields(tmp_path: Path, 
     taken = take(path)
     assert taken.events.is_empty()
     assert taken.quarantined["reason"].to_list() == ["unknown_format"]
+
+
+def test_a_streamed_answer_of_gemini_in_a_cassette_is_put_together(tmp_path: Path, take: Take) -> None:
+    address = "https://generativelanguage.googleapis.com/v1beta/models/gemini-3:streamGenerateContent?alt=sse"
+    call = {"functionCall": {"name": "find_order", "args": {"order": 7}}}
+    chunks = [{"candidates": [{"content": {"role": "model", "parts": [part]}}], "modelVersion": "gemini-3"}
+              for part in (call, {"text": "I look "}, {"text": "it up."})]  # fmt: skip
+    recorded = {
+        "request": {
+            "body": json.dumps({"contents": [{"role": "user", "parts": [{"text": "Where?"}]}]}),
+            "url": address,
+        },
+        "response": {"body": "".join(f"data: {json.dumps(chunk)}\r\n\r\n" for chunk in chunks), "code": 200},
+    }
+    path = tmp_path / "cassette.yaml"
+    path.write_text(yaml.safe_dump({"version": 2, "interactions": [recorded]}), encoding="utf-8")
+    taken = take(path)
+    assert calls(taken) == [("find_order", {"order": 7})]
+    assert taken.payloads()[-1]["message"]["content"] == "I look it up."
+    assert set(taken.events["model"]) == {"gemini-3"}

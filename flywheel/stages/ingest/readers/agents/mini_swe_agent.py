@@ -19,7 +19,7 @@ from flywheel.reading.messages import Message, flat_text, result_message
 from flywheel.reading.pairs import Pair, common_payload
 from flywheel.reading.reader import has, reader
 from flywheel.reading.status import FAILED, OK
-from flywheel.reading.values import as_dict, first, ident, text, version, when
+from flywheel.reading.values import as_dict, first, ident, number, text, version, when
 from flywheel.records import EventKind, content_id
 from flywheel.stages.ingest.readers._swe import run_of_trajectory
 from flywheel.stages.ingest.readers.agents._mini_swe import (
@@ -75,6 +75,7 @@ class _Run:
         self._history: list[Message] = []  # what the agent sees
         self._open: list[Mapping[str, Any]] = []  # calls that were not answered yet
         self._unrun: list[Mapping[str, Any]] = []  # calls that a human stopped
+        self._has_costs = False  # whether an answer has its own
         self._unseen = False  # whether the last reply is not part of what the agent sees
         self._seq = 0
 
@@ -87,8 +88,12 @@ class _Run:
                 stamp = first(as_dict(turn.get("extra")), ("timestamp",)) or turn.get("timestamp")
                 yield {**event, "seq": self._seq, "ts": when(stamp)}
                 self._seq += 1
-        if self._info.get("exit_status") not in _DONE:
-            yield request([], self._source, self._seq, {"tags": ["not_submitted"]})
+        told: dict[str, Any] = {"tags": ["not_submitted"]} if self._info.get("exit_status") not in _DONE else {}
+        cost = number(as_dict(self._info.get("model_stats")).get("instance_cost"))
+        if cost and not self._has_costs:
+            told["usage_so_far"] = {"cost_usd": cost}
+        if told:
+            yield request([], self._source, self._seq, told)
 
     def _turn(self, turn: Mapping[str, Any], *, last: bool) -> Iterator[Event]:
         if not isinstance(turn.get("role"), str) and "output" not in turn:
@@ -110,7 +115,8 @@ class _Run:
         message = reply_of(turn)
         if not message.get("tool_calls") and (command := command_of(message, extra)) is not None:
             message["tool_calls"] = [{"id": f"call-{self._seq}", "name": "bash", "arguments": {"command": command}}]
-        payload = {"message": message, **usage_of(extra), **self._sampling}
+        payload = {"message": message, **(used := usage_of(extra)), **self._sampling}
+        self._has_costs = self._has_costs or bool(used.get("cost_usd"))
         if self._unseen:
             payload["input"] = list(self._history)
             self._unseen = False
@@ -173,7 +179,7 @@ def _contents(turns: list[Any]) -> list[Any]:
 
 READER = reader(
     "mini_swe_agent",
-    4,
+    5,
     "mini-swe-agent's `.traj.json` files",
     marks=_is_run,
     needs=has(messages=list),

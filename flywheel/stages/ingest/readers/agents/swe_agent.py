@@ -17,7 +17,7 @@ from flywheel.reading.reader import has, reader
 from flywheel.reading.rollout import Rollout, rollout_events
 from flywheel.reading.status import OK
 from flywheel.reading.usage import token_counts
-from flywheel.reading.values import as_dict, as_list, embedded, ident, present, text, version
+from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, present, text, version
 from flywheel.records import content_id
 from flywheel.stages.ingest.readers._swe import run_of_trajectory
 
@@ -60,8 +60,9 @@ def _read(record: Any) -> Iterator[Event]:
     yield from rollout_events(rollout)
     stats = as_dict(info.get("model_stats"))
     usage = token_counts({"input_tokens": stats.get("tokens_sent"), "output_tokens": stats.get("tokens_received")})
-    if history and any(usage.values()):  # of all its calls; a replay made none
-        yield request([], rollout.columns(), len(history), {"usage_so_far": present(usage)})
+    told = present(usage, cost_usd=number(first(stats, ("instance_cost", "total_cost"))))
+    if history and any(told.values()):  # of all its calls; a replay made none
+        yield request([], rollout.columns(), len(history), {"usage_so_far": told})
 
 
 def _history(record: Any) -> list[Mapping[str, Any]]:
@@ -131,7 +132,7 @@ def _observed(step: Mapping[str, Any], call_id: str) -> Message:
 
 READER = reader(
     "swe_agent",
-    6,
+    7,
     "SWE-agent's `.traj` files",
     marks=_is_run,
     needs=has(history=list),

@@ -464,7 +464,7 @@ def _sniff(sample: Sample) -> float:
 
 READER = reader(
     "transcripts",
-    28,
+    29,
     "chats of any program, one a record",
     sniff=_sniff,
     surest=_OWN,

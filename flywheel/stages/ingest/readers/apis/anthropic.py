@@ -77,5 +77,5 @@ def _transcript(record: Mapping[str, Any]) -> Iterator[Event]:
 
 
 READER = reader(
-    "anthropic", 15, "Messages API logs", marks=[(0.95, _is_pair), (0.9, _is_answer), (0.7, _is_transcript)], read=_read
+    "anthropic", 16, "Messages API logs", marks=[(0.95, _is_pair), (0.9, _is_answer), (0.7, _is_transcript)], read=_read
 )

@@ -94,7 +94,7 @@ def _dialect(record: Mapping[str, Any], pair: Pair) -> Dialect | None:
 
 READER = reader(
     "batch",
-    6,
+    7,
     "the input, output and error files of batch APIs",
     marks=_is_line,
     needs=_custom_id,

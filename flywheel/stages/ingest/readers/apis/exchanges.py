@@ -123,19 +123,26 @@ def _body(value: Any) -> Any:
     if isinstance(opened, list) and len(opened) == 1 and isinstance(embedded(opened[0]), dict):
         opened = embedded(opened[0]) if isinstance(opened[0], str) else opened
     inner = first(as_dict(opened), _BODIES)
-    if inner is None:
-        return embedded(on_the_wire(opened)) if _is_recorded(opened) else opened
-    return embedded(inner)
+    if isinstance(opened, dict) and (inner is None or _streamed(opened)):
+        return _recorded(opened) or opened
+    return embedded(inner) if inner is not None else opened
 
 
 def _is_half(asked: Any, answered: Any) -> bool:
-    """Whether what came back over the wire is not there as it was, but a stream, or pieces of one."""
-    return _is_recorded(asked) and not _is_recorded(answered)
+    """Whether what came back over the wire is not there as it was, but in pieces."""
+    return _recorded(asked) is not None and _recorded(answered) is None
 
 
-def _is_recorded(message: Any) -> bool:
-    """Whether a message is HTTP's, with its body in JSON."""
-    return isinstance(message, dict) and isinstance(embedded(on_the_wire(message)), dict)
+def _recorded(message: Any) -> Any:
+    """Return the body of HTTP's message: JSON, or the events of a stream; None where it is none."""
+    body = embedded(on_the_wire(message)) if isinstance(message, dict) else None
+    return body if isinstance(body, dict) else _streamed(message) or None
+
+
+def _streamed(message: Any) -> list[Mapping[str, Any]]:
+    """Return the events of a message whose body is the text of a stream."""
+    body = on_the_wire(message) if isinstance(message, dict) else None
+    return stream_events(body) if isinstance(body, str) else []
 
 
 def _in_address(request: Any) -> str | None:
@@ -366,7 +373,7 @@ def _sniff(sample: Sample) -> float:
 
 READER = reader(
     "exchanges",
-    16,
+    17,
     "calls of any other API, what was asked and answered",
     sniff=_sniff,
     surest=max(_API, _WORDS),

@@ -124,4 +124,4 @@ def _ratings(record: Mapping[str, Any], events: list[Event]) -> Iterator[Event]:
             yield feedback(source, payload, ts=None)
 
 
-READER = reader("helicone", 5, "exported requests of Helicone", marks=_is_row, needs=has("request_id"), read=_read)
+READER = reader("helicone", 6, "exported requests of Helicone", marks=_is_row, needs=has("request_id"), read=_read)

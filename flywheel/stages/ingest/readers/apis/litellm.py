@@ -211,5 +211,5 @@ def call_names(record: Mapping[str, Any], conversation: str) -> list[str]:
 
 
 READER = reader(
-    "litellm", 6, "LiteLLM's logging payloads and spend logs", marks=_is_call, needs=has("call_type"), read=_read
+    "litellm", 7, "LiteLLM's logging payloads and spend logs", marks=_is_call, needs=has("call_type"), read=_read
 )

@@ -43,4 +43,4 @@ def _is_event(record: Any) -> bool:
     return isinstance(kind, str) and kind.startswith("response.")
 
 
-READER = reader("responses", 10, "logs of the Responses API", marks=[(0.97, _is_call)], read=_read)
+READER = reader("responses", 11, "logs of the Responses API", marks=[(0.97, _is_call)], read=_read)

@@ -16,7 +16,7 @@ from flywheel.stages.conversations.episodes import build_episodes
 from flywheel.stages.ingest.readers.agents.mini_swe_agent import READER
 
 FIXTURES = Path(__file__).parents[4] / "fixtures" / "mini_swe_agent"
-STATS = {"instance_cost": 0.1, "api_calls": 1}
+STATS = {"instance_cost": 0.0, "api_calls": 1}
 TASK = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Fix it."}]
 
 
@@ -201,3 +201,12 @@ def test_the_real_runs_have_their_known_counts(real: Callable[[str], Any]) -> No
     assert steps["tool_status"].explode().value_counts().filter(pl.col("tool_status") == "ok")["count"].to_list() == [
         5122
     ]
+
+
+def test_what_a_run_cost_counts_once() -> None:
+    def told(record: dict[str, Any]) -> list[Any]:
+        record["info"]["model_stats"] = {"instance_cost": 0.1, "api_calls": 1}
+        return [e["payload"]["usage_so_far"] for e in read(record) if "usage_so_far" in e["payload"]]
+
+    assert told(run(block("ls"))) == [{"cost_usd": 0.1}]
+    assert told(run({**block("ls"), "extra": {"cost": 0.1}})) == []  # each answer has its own

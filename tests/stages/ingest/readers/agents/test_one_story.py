@@ -94,6 +94,17 @@ def test_how_a_call_of_openhands_ended(event: dict[str, Any], status: str, reade
     assert result["payload"]["status"] == status
 
 
+def test_what_an_evaluated_run_of_openhands_cost_is_told_at_its_end(readers: Mapping[str, Reader]) -> None:
+    asked = {**opened(action="message", args={"content": "Fix it."}), "source": "user"}
+    ran, seen = opened(action="run", args={"command": "ls"}), opened(observation="run", content="a.py", extras={})
+    history = [asked, ran, seen]
+    record = {"instance_id": "acme__a-1", "history": history, "metrics": {"accumulated_cost": 0.07}}
+    told = [
+        e["payload"]["usage_so_far"] for e in readers["openhands"].read(record, 1) if "usage_so_far" in e["payload"]
+    ]
+    assert told == [{"cost_usd": 0.07}]
+
+
 BROKEN = [
     ("openhands", {"id": "e4", "timestamp": "2026-10-01T10:00:04", "source": "agent", "kind": "MessageEvent",
                    "llm_message": {"role": "helper", "content": [{"type": "text", "text": "It is sunny."}]},

@@ -180,3 +180,14 @@ def test_other_lines_of_kimi_code_are_none_of_the_talk(write: Write, take: Take)
     taken = take(write("wire.jsonl", lines))
     assert taken.quarantined.is_empty()
     assert acts_of(taken)[0]["content"] == TOLD
+
+
+def test_what_an_editor_puts_in_front_of_a_request_is_seen_by_the_agent(write: Write, take: Take) -> None:
+    rule = "Use tabs in every file of this project."
+    given = [{"kind": "promptText", "value": rule}, {"kind": "file", "value": {}}]
+    about = {"slashCommands": [{"name": "test", "sampleRequest": "write tests for all of the methods here"}]}
+    request = {"requestId": "r1", "message": {"text": ASKED}, "response": [{"value": TOLD}], "agent": about}
+    taken = take(write("chat.json", [{"requests": [{**request, "variableData": {"variables": given}}]}]))
+    _, steps = taken.built()
+    seen = json.loads(steps["observation"][0])
+    assert [(one["role"], one["content"]) for one in seen] == [("system", rule), ("user", ASKED)]

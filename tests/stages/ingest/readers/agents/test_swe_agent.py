@@ -117,3 +117,11 @@ def test_detection_and_steps(tmp_path: Path, take: Callable[..., Any]) -> None:
     episodes, steps = build_episodes(taken.events, EpisodesConfig(), Funnel())
     assert episodes["conversation_id"].to_list() == ["run-7/acme__a-1"]
     assert steps["tool_status"].to_list() == [["unknown"], ["ok"]]
+
+
+def test_what_a_run_cost_is_told_at_its_end() -> None:
+    record = run(NATIVE, STEPS, replay_config=REPLAY)
+    stats = {"instance_cost": 0.25, "total_cost": 9.0, "tokens_sent": 40, "tokens_received": 8}
+    record["info"]["model_stats"] = stats
+    used = {"input_tokens": 40, "output_tokens": 8, "cost_usd": 0.25}
+    assert read(record)[-1]["payload"]["usage_so_far"] == used

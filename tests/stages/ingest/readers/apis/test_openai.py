@@ -85,6 +85,14 @@ def test_a_pair_is_one_model_call_with_its_input() -> None:
     assert feedback["payload"]["target_id"] == "chatcmpl-1"
 
 
+@pytest.mark.parametrize("cost", [0.0025, {"usd": 0.0025, "credits": 2.5}, {"input_cost": 0.002, "total_cost": 0.0025}])
+def test_what_a_gateway_charged_stands_with_the_tokens(cost: Any) -> None:
+    """OpenRouter's, Hyper's and Perplexity's ways."""
+    charged = {**PAIR["response"]["usage"], "cost": cost}
+    call, _ = read({**PAIR, "response": {**PAIR["response"], "usage": charged}})
+    assert call["payload"]["cost_usd"] == 0.0025
+
+
 def test_without_a_session_calls_join_by_how_the_conversation_begins() -> None:
     request = {k: v for k, v in PAIR["request"].items() if k != "metadata"}
     later = [*request["messages"], {"role": "assistant", "content": "a"}, {"role": "user", "content": "more"}]

@@ -54,7 +54,7 @@ def call_events(pair: Pair, dialect: Dialect, line: int) -> Iterator[Event]:
     kept = _kept(dialect, pair.request, response)
     source = source_of_pair(pair, history, response, kept)
     extra = {"tools": tools} if (tools := dialect.tools(pair.request, response)) else {}
-    payload = present(answer) | common_payload(pair)
+    payload = present(answer) | common_payload(pair, response)
     payload |= {"response_id": own} if (own := ident(response.get("id"))) else {}
     asked = extra if turns else extra | picked(payload, _COSTS) | {"tags": _failure(payload)}
     if history and not kept:
