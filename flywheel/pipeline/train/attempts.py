@@ -32,6 +32,7 @@ from flywheel.pipeline.answering import answerer, policies
 from flywheel.pipeline.build.tables import read_table
 from flywheel.pipeline.context import Context, served_rounds
 from flywheel.pipeline.evaluate.protocol import code_of
+from flywheel.pipeline.train.guides import Guide, Wanted, guides
 from flywheel.present import count, round_name
 from flywheel.records import Split, canonical_json, content_id
 from flywheel.records.methods import PAIRS, Dataset
@@ -175,7 +176,8 @@ def _sampled(ctx: Context, champion: int, tasks: Sequence[_Task], funnel: Funnel
     """Yield the rows of the attempts that are kept, task by task.
 
     Half of the attempts are close to what the policy likes most. A task at which all of them succeeded is left; at the
-    others the rest are sampled from all that it may do.
+    others the rest are sampled from all that it may do. Where all of them failed the next ones begin with what worked
+    at other tasks of the kind.
     """
     attempts = ctx.config.train.attempts
     half = math.ceil(attempts / 2)
@@ -183,10 +185,26 @@ def _sampled(ctx: Context, champion: int, tasks: Sequence[_Task], funnel: Funnel
         policy = cache(lambda: _champion(ctx, champion, opened))
         first = _made(ctx, policy, champion, tasks, range(half), _CLOSE)
         again = [n for n, tried in enumerate(first) if tried and not all(map(_won, tried))]
-        rest = _made(ctx, policy, champion, [tasks[n] for n in again], range(half, attempts), TEMPERATURE)
+        failed = [tasks[n] for n in again if not any(map(_won, first[n]))]
+        led = guides(ctx, list(_wanted(failed)), attempts - half)
+        rest_of = [_led(tasks[n], led.get(tasks[n].id, ())) for n in again]
+        rest = _made(ctx, policy, champion, rest_of, range(half, attempts), TEMPERATURE)
     second = dict(zip(again, rest, strict=True))
     for n, task in enumerate(tasks):
-        yield from _kept(task, [*first[n], *second.get(n, [])], champion, funnel)
+        guided = {half + at: guide.episode_id for at, guide in enumerate(led.get(task.id, ()))}
+        yield from _kept(task, [*first[n], *second.get(n, [])], champion, guided, funnel)
+
+
+def _wanted(tasks: Sequence[_Task]) -> Iterator[Wanted]:
+    """Yield the requests of tasks that are one request."""
+    for task in tasks:
+        asked = [message.get("content") for message in task.place.prompt if message["role"] == "user"]
+        if len(asked) == 1 and isinstance(asked[0], str):
+            yield Wanted(task.id, task.task_id, asked[0])
+
+
+def _led(task: _Task, found: Sequence[Guide]) -> _Task:
+    return task._replace(place=task.place._replace(guides=[guide.actions for guide in found]))
 
 
 def _champion(ctx: Context, champion: int, opened: ExitStack) -> TextPolicy:
@@ -213,7 +231,7 @@ def _made(
     tried: list[list[list[Any]]] = []
     for start in range(0, len(tasks) if numbers else 0, _TOGETHER):
         some = tasks[start : start + _TOGETHER]
-        shown = [[task.id, canonical_json([task.place.prompt, task.place.tools])] for task in some]
+        shown = [[task.id, canonical_json([t.prompt, t.tools, *t.guides])] for task in some for t in (task.place,)]
         key = content_id("attempts", 2, canonical_json([settings, shown]))
         piece = ctx.store.cached("attempts", key)
         if piece is None:
@@ -231,8 +249,18 @@ def _won(attempt: Sequence[Any]) -> bool:
     return attempt[2] is not None and attempt[2] >= GOOD_ENOUGH_TO_COPY
 
 
-def _kept(task: _Task, attempts: Sequence[Any], champion: int, funnel: Funnel) -> Iterator[Row]:
-    """Yield the rows of a task's shortest different successes: the more, the more of its attempts fail."""
+def _kept(
+    task: _Task, attempts: Sequence[Any], champion: int, guided: Mapping[int, str], funnel: Funnel
+) -> Iterator[Row]:
+    """Yield the rows of a task's shortest different successes: the more, the more of its attempts fail.
+
+    Args:
+        task: that was attempted.
+        attempts: at it, in their order.
+        champion: that made them.
+        guided: the episode with whose actions an attempt began, by its number.
+        funnel: notes tasks, attempts and successes.
+    """
     known = [(n, one) for n, one in enumerate(attempts) if one[2] is not None]
     passed = [(n, one) for n, one in known if _won(one)]
     funnel.note("tasks attempted", 1 if attempts else 0)
@@ -241,6 +269,8 @@ def _kept(task: _Task, attempts: Sequence[Any], champion: int, funnel: Funnel) -
     funnel.note("attempts", len(attempts))
     funnel.note("attempts that succeeded", len(passed))
     funnel.note("attempts with no known end", len(attempts) - len(known))
+    funnel.note("attempts that began as another task's success", len(guided))
+    funnel.note("of these succeeded", sum(n in guided for n, _ in passed))
     if not passed:
         return
     most = max(1, math.ceil(MOST_KEPT * (1 - len(passed) / len(attempts))))
@@ -248,6 +278,7 @@ def _kept(task: _Task, attempts: Sequence[Any], champion: int, funnel: Funnel) -
     for n, one in sorted(passed, key=lambda attempt: (len(attempt[1][1]), attempt[0])):
         different.setdefault(canonical_json([_done(one[0][at]) for at in one[1]]), (n, one))
     for n, (messages, actions, success) in list(different.values())[:most]:
+        guide = {"guide": guided[n]} if n in guided else {}
         for at in actions:
             prompt, completion = _numbered([*task.place.prompt, *messages[:at]], messages[at])
             yield {
@@ -258,7 +289,7 @@ def _kept(task: _Task, attempts: Sequence[Any], champion: int, funnel: Funnel) -
                 "id": content_id("attempt", task.task_id, canonical_json([prompt, completion, task.place.tools])),
                 "task_id": task.task_id,
                 "mix": "attempted",
-                "attempt": {"policy": champion, "place": task.id, "number": n, "success": success},
+                "attempt": {"policy": champion, "place": task.id, "number": n, "success": success, **guide},
                 "episode_id": task.episode_id,
             }
 

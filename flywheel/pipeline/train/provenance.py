@@ -1,8 +1,9 @@
 """Which episodes, and which users' pseudonyms, are behind each row of a round.
 
 In: rows with their ids, and the tables that they were taken from. Out: `data/origins.jsonl`, a line a row; of a row
-that comes from an attempt of the champion, the episode whose request was attempted, and which attempt it was. Training
-does not read it; it shows later which rows, and which adapters, came from a user who asks to be forgotten.
+that comes from an attempt of the champion, the episode whose request was attempted, the one with whose actions it
+began, and which attempt it was. Training does not read it; it shows later which rows, and which adapters, came from a
+user who asks to be forgotten.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def origins_text(store: Store, rows: Sequence[dict[str, Any]]) -> str:
     for table in _TABLES:
         origins |= _origins(store, store.table(table.name, stage_of(table.name)), table, ids)
     attempts = {row["id"]: row["attempt"] for row in rows if "attempt" in row}
-    origins |= _of_requests(store, {row["id"]: row["episode_id"] for row in rows if "attempt" in row})
+    behind = {row["id"]: [row["episode_id"], *_guide(row)] for row in rows if "attempt" in row}
+    origins |= _of_attempts(store, behind)
     lines = (
         {
             "id": name,
@@ -86,13 +88,19 @@ def _origins(store: Store, frame: pl.LazyFrame, table: TrainedTable, ids: list[s
     }
 
 
-def _of_requests(store: Store, episodes: Mapping[str, str]) -> dict[str, Origin]:
-    """Return the origins of rows that rest on an episode's first messages alone, from row id → episode."""
+def _guide(row: Mapping[str, Any]) -> list[str]:
+    guide = row["attempt"].get("guide")
+    return [] if guide is None else [guide]
+
+
+def _of_attempts(store: Store, episodes: Mapping[str, Sequence[str]]) -> dict[str, Origin]:
+    """Return the origins of rows that rest on messages of some episodes, from row id → episodes."""
     if not episodes:
         return {}
-    known = store.table("episodes", stage_of("episodes")).filter(pl.col("episode_id").is_in(sorted(episodes.values())))
+    wanted = sorted({one for some in episodes.values() for one in some})
+    known = store.table("episodes", stage_of("episodes")).filter(pl.col("episode_id").is_in(wanted))
     users = dict(known.select("episode_id", "user").collect().iter_rows())
-    return {name: Origin(frozenset({one}), frozenset(_flat([users.get(one)]))) for name, one in episodes.items()}
+    return {name: Origin(frozenset(some), frozenset(_flat(map(users.get, some)))) for name, some in episodes.items()}
 
 
 def _flat(values: Iterable[Any]) -> Iterable[str]:

@@ -5,8 +5,8 @@ In: a policy, and turns of the replay environment or of a world. Out: the conver
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from flywheel.config import Config
 from flywheel.extensions import Policy, Turn
@@ -24,10 +24,12 @@ class Played:
         turn: answers its actions.
         prompt: the messages before its first action.
         tools: what is at hand.
+        given: actions that it begins with, whatever the policy would do.
     """
 
-    def __init__(self, turn: Turn, prompt: Messages, tools: Tools) -> None:
+    def __init__(self, turn: Turn, prompt: Messages, tools: Tools, given: Sequence[Mapping[str, Any]] = ()) -> None:
         self.turn, self.tools = turn, tools
+        self.given = list(given)
         self.messages: Messages = list(prompt)
         self.actions: list[int] = []  # positions of what the policy did
         self.tokens = 0
@@ -37,9 +39,17 @@ class Played:
         """What the policy reads next."""
         return Ask(self.messages, self.tools)
 
+    def act(self, message: Mapping[str, Any]) -> None:
+        """Take an action."""
+        self.actions.append(len(self.messages))
+        self.messages += self.turn.take(message)
+
 
 def play(policy: Policy, attempts: Sequence[Played], most_tokens: int, most_actions: int) -> None:
     """Let a policy act in all attempts until each is over; one that grows too long is stopped as over budget."""
+    for attempt in attempts:
+        while attempt.given and not attempt.turn.over and len(attempt.actions) < most_actions:
+            attempt.act(attempt.given.pop(0))
     while acting := [attempt for attempt in attempts if not attempt.turn.over]:
         able = fits(policy, [attempt.ask for attempt in acting], most_tokens)
         asked = []
@@ -50,17 +60,20 @@ def play(policy: Policy, attempts: Sequence[Played], most_tokens: int, most_acti
                 attempt.turn.stop("over budget")
         prompts, tools = [a.messages for a in asked], [a.tools for a in asked]
         for attempt, answer in zip(asked, policy.generate(prompts, tools, max_new_tokens=most_tokens), strict=True):
-            attempt.actions.append(len(attempt.messages))
-            attempt.messages += attempt.turn.take(answer.message)
+            attempt.act(answer.message)
             attempt.tokens += answer.tokens
 
 
 class Place(NamedTuple):
-    """Where attempts begin: a prompt, its tools, and what opens a turn for a seed (None: the task is not known)."""
+    """Where attempts begin: a prompt, its tools, and what opens a turn for a seed (None: the task is not known).
+
+    `guides` are the actions with which the first attempts begin, one after the other.
+    """
 
     prompt: Messages
     tools: Tools
     open: Callable[[int], Turn | None]
+    guides: Sequence[Messages] = ()
 
 
 class Tried(NamedTuple):
@@ -87,11 +100,11 @@ def sample(
         temperature: of the draws.
     """
     tried: list[list[Tried]] = [[] for _ in places]
-    for number in numbers:
+    for at, number in enumerate(numbers):
         seed = config.train.seed * config.train.attempts + number
         turns = [place.open(seed) for place in places]
         played = {
-            i: Played(turn, place.prompt, place.tools)
+            i: Played(turn, place.prompt, place.tools, place.guides[at] if at < len(place.guides) else ())
             for i, (turn, place) in enumerate(zip(turns, places, strict=True))
             if turn is not None
         }
@@ -99,5 +112,5 @@ def sample(
         play(drawing, list(played.values()), config.eval.max_new_tokens, config.replay.max_calls + 1)
         for i, one in played.items():
             start = len(places[i].prompt)
-            tried[i].append(Tried(one.messages[start:], [at - start for at in one.actions], one.turn.success))
+            tried[i].append(Tried(one.messages[start:], [act - start for act in one.actions], one.turn.success))
     return tried

@@ -16,6 +16,7 @@ from typing import Any
 from flywheel.funnel import Funnel
 from flywheel.stages.selection.kinds import Tried, fared
 
+AT_MOST = 0.5  # passes over rows of hard kinds for each over another row, as far as they are repeated
 ERRORS = 1.5  # standard errors by which its mean P(success) is below that of all kinds
 
 Row = dict[str, Any]
@@ -53,13 +54,15 @@ def repeated(rows: Sequence[Row], tried: Tried, times: int, funnel: Funnel) -> l
     Args:
         rows: of a round.
         tried: as in `are_hard`.
-        times: how often a row of a hard kind is trained in a pass.
+        times: how often a row of a hard kind is trained in a pass: less often where attempts brought many of them.
         funnel: notes how many there are.
     """
     hard = are_hard(tried, [_request(row) for row in rows])
     again = [one and row.get("mix") != "replayed" for one, row in zip(hard, rows, strict=True)]
+    often = int(AT_MOST * (len(rows) - sum(again)) / max(sum(again), 1))
+    times = max(1, min(times, often))
     funnel.note(f"rows of kinds at which the start fails, trained {times} times a pass", sum(again))
-    return [{**row, "times": times} if one else row for one, row in zip(again, rows, strict=True)]
+    return [{**row, "times": times} if one and times > 1 else row for one, row in zip(again, rows, strict=True)]
 
 
 def _request(row: Mapping[str, Any]) -> str | None:

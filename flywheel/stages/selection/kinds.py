@@ -6,10 +6,12 @@ In: requests, and episodes of a policy. Out: the kind of each request, a number,
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import eq
 
 from flywheel.stages.tasks.minhash import masked_words
 
 ALIKE = 0.7  # cosine of the words of two requests of one kind, numbers and ids aside
+IN_PLACE = 0.6  # or the share of their words that are the same in the same place, as templates of log lines are found
 MOST_KINDS = 256  # of requests; what is like none of them is one more kind
 EPISODES = 5  # of a kind, from which it is known how a policy fares there
 MOST_EPISODES = 5000  # of a policy that are looked at
@@ -35,11 +37,16 @@ def fared(tried: Tried, requests: Sequence[str | None]) -> tuple[list[int], dict
 
 
 def kinds_of(requests: Iterable[str | None]) -> list[int]:
-    """Return the kind of each request, by the first request that is like it."""
-    leaders, kinds = list[frozenset[str]](), dict[frozenset[str], int]()
+    """Return the kind of each request, by the first request that is like it.
+
+    Most of their words are the same, or the same in the same place: a short request that names three things shares few
+    words with the next. Lines of a log are of one template if they are as long as each other and alike place by place
+    (Drain, He et al. 2017).
+    """
+    leaders, kinds = list[tuple[str, ...]](), dict[tuple[str, ...], int]()
     found = []
     for request in requests:
-        words = frozenset(masked_words(request or ""))
+        words = tuple(masked_words(request or ""))
         if words not in kinds:
             place = next((n for n, leader in enumerate(leaders) if _alike(words, leader)), len(leaders))
             kinds[words] = place
@@ -49,5 +56,8 @@ def kinds_of(requests: Iterable[str | None]) -> list[int]:
     return found
 
 
-def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
-    return len(one & other) ** 2 >= ALIKE**2 * len(one) * len(other) > 0
+def _alike(one: Sequence[str], other: Sequence[str]) -> bool:
+    if len(one) == len(other) and sum(map(eq, one, other)) >= IN_PLACE * len(one) > 0:
+        return True
+    ours, theirs = set(one), set(other)
+    return len(ours & theirs) ** 2 >= ALIKE**2 * len(ours) * len(theirs) > 0

@@ -160,7 +160,7 @@ def test_a_hard_task_keeps_more_of_its_successes_than_an_easy_one() -> None:
     def kept(successes: list[bool]) -> int:
         tried = [[[{"role": "assistant", "content": f"way {n}"}], [0], float(won)] for n, won in enumerate(successes)]
         task = _Task("place", "task", "episode", Place([{"role": "user", "content": "?"}], None, lambda _: None))
-        return len(list(_kept(task, tried, 1, Funnel())))
+        return len(list(_kept(task, tried, 1, {}, Funnel())))
 
     assert [kept([True] * won + [False] * (8 - won)) for won in range(9)] == [0, 1, 2, 3, 2, 2, 1, 1, 1]
 

@@ -55,9 +55,16 @@ def test_rows_of_hard_kinds_are_trained_again_but_not_what_the_policy_does_itsel
         return {"id": words, "prompt": [{"role": "system", "content": "s"}, {"role": "user", "content": words}], **more}
 
     funnel = Funnel()
-    rows = [row(KINDS[2].format("7")), row(KINDS[0].format("7")), row(KINDS[2].format("8"), mix="replayed")]
-    made = repeated(rows, tried([0.75, 0.75, 0.3, 0.75, 0.75, 0.75], 12), 4, funnel)
+    mastered = tried([0.75, 0.75, 0.3, 0.75, 0.75, 0.75], 12)
+    others = [row(KINDS[0].format(n)) for n in range(7)]
+    rows = [row(KINDS[2].format("7")), *others, row(KINDS[2].format("8"), mix="replayed")]
+    made = repeated(rows, mastered, 4, funnel)
 
-    assert [one.get("times") for one in made] == [4, None, None]
+    assert [one.get("times") for one in made] == [4, *[None] * 8]
     assert [{k: v for k, v in one.items() if k != "times"} for one in made] == rows
     assert funnel.as_dict()["note: rows of kinds at which the start fails, trained 4 times a pass"] == 1
+
+    def often(hard: int) -> int | None:
+        return repeated([row(KINDS[2].format("7"))] * hard + others, mastered, 4, Funnel())[0].get("times")
+
+    assert [often(hard) for hard in (1, 2, 3, 7)] == [3, None, None, None]  # at most half of what the others have
