@@ -66,7 +66,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "FLYWHEEL"},
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 for _group in GROUPS:
     app.add_typer(_group.commands)
@@ -82,7 +82,9 @@ def _version(value: bool) -> None:  # noqa: FBT001 - typer's callback form
 def _globals(  # noqa: PLR0913 - one parameter a global option
     ctx: typer.Context,
     *,
-    project: Annotated[Path | None, typer.Option("-C", "--project", help="Project folder.", metavar="DIR")] = None,
+    project: Annotated[
+        Path | None, typer.Option("-C", "--project", help="Project folder.", metavar="DIR", envvar="FLYWHEEL_PROJECT")
+    ] = None,
     config: Annotated[Path | None, typer.Option("--config", help="Configuration file.", metavar="FILE")] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only.")] = False,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Also print funnels and timings.")] = False,

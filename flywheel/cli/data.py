@@ -97,7 +97,7 @@ def ingest(  # noqa: PLR0913 - one parameter an option
             dry_run=dry_run,
             on_read=partial(_show_reading, show),
         )
-    current.out.result(_ingest_lines(answer, verbose=current.out.verbose), answer)
+    current.out.result(_ingest_lines(answer, verbose=current.out.verbose, named=log_format), answer)
     if answer.refused:
         raise typer.Exit(1)
     if detailed and answer.kept == 0 and not answer.quarantined:
@@ -125,7 +125,7 @@ def _follow(current: Session, sources: list[Path], *, interval: float, options: 
         current.out.say("stopped")
 
 
-def _ingest_lines(a: IngestAnswer, *, verbose: bool) -> list[str]:
+def _ingest_lines(a: IngestAnswer, *, verbose: bool, named: str | None = None) -> list[str]:
     formats = ", ".join(f"{n} {name}" for name, n in a.formats.items()) or "none new"
     files = f"{present.nouns(a.read, 'record')} in {present.count(a.files, 'file')}"
     rows = [["read", f"{a.read:,}", f"{files} ({formats}; {a.unchanged:,} unchanged)"]]
@@ -136,7 +136,11 @@ def _ingest_lines(a: IngestAnswer, *, verbose: bool) -> list[str]:
     rows += [["quarantined", f"{n:,}", reason] for reason, n in a.quarantined.items()] or [["quarantined", "0", ""]]
     rows += [["redacted", f"{n:,}", kind] for kind, n in a.redacted.items()]
     rows += [
-        ["lost", f"{n:,}", f"field{'s' * (n > 1)} of {lost.format} records not kept (-v lists them)"]
+        [
+            "lost",
+            f"{n:,}",
+            f"field{'s' * (n > 1)} of {lost.format} records not kept (ingest -v --reread PATH lists them)",
+        ]
         for lost in a.lost
         if (n := len(lost.fields)) and not verbose
     ]
@@ -155,7 +159,11 @@ def _ingest_lines(a: IngestAnswer, *, verbose: bool) -> list[str]:
         fields = sorted(((n, path) for path, n in lost.fields.items()), reverse=True)
         lines += [f"  {present.percent(n / lost.sampled, 0):>4}  {path}" for n, path in fields]
     is_nothing = a.read > 0 and sum(a.ignored.values()) == a.read
-    after = "nothing to build: no record is of an agent's step" if is_nothing else "next  flywheel build"
+    after = "next  flywheel build" if a.events or a.replaced else "next  flywheel status"
+    if is_nothing and named:
+        after = f"no record is {named}'s; next  flywheel ingest --reread PATH, without --format or with another"
+    elif is_nothing:
+        after = "nothing to build: no record is of an agent's step"
     return [*lines, "dry run: nothing was stored" if a.dry_run else after]
 
 

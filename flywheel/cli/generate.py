@@ -50,7 +50,8 @@ def cli_reference() -> str:
     lines += [
         "",
         "With `--json` a command prints one JSON document on stdout, also where it fails, and then nothing on stderr:",
-        '`{"error": {"message", "hint", "exit_code"}}`. `FLYWHEEL_JSON=1` does the same for a shell.',
+        '`{"error": {"message", "hint", "exit_code"}}`. `FLYWHEEL_JSON=1` does the same for a shell,',
+        "and `FLYWHEEL_PROJECT` names the project.",
     ]
     return "\n".join(lines) + "\n"
 

@@ -14,8 +14,8 @@ import typer
 from flywheel import present
 from flywheel.cli.progress import working
 from flywheel.cli.render import columns
-from flywheel.cli.session import session
-from flywheel.errors import UsageError
+from flywheel.cli.session import session, stoppable
+from flywheel.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from flywheel.results.rewards import AuditAnswer, AuditQuestion, RewardsAnswer, SignalRow
@@ -181,14 +181,18 @@ def audit(
         with working(current.out, "sampling"):
             answer = project.audit(n, new=new, out=out.resolve() if out is not None else None)
         if out is None and answer.answered < answer.drawn:
-            answer = project.audit(n, ask=_Asker(answer), reviewer=reviewer)
+            asker = _Asker(answer)
+            answer = project.audit(n, ask=asker, reviewer=reviewer)
+            if asker.interrupted:
+                current.out.result(_audit_lines(answer), answer)
+                raise typer.Exit(ExitCode.INTERRUPTED)
     current.out.result(_audit_lines(answer), answer)
 
 
 def _audit_lines(a: AuditAnswer) -> list[str]:
     strata = f"{a.strata:,} {'stratum' if a.strata == 1 else 'strata'}"
     lines = [f"sample {a.draw}: {a.drawn:,} of {a.eligible:,} episodes in {strata}, {a.answered:,} answered"]
-    lines += [f"recorded {a.recorded:,} answers"] if a.recorded else []
+    lines += [f"recorded {present.count(a.recorded, 'answer')}"] if a.recorded else []
     lines += [f"skipped {count:,}: {reason}" for reason, count in a.left_out.items()]
     if a.file:
         return [*lines, f"wrote {a.file}", f"next  set `success` in it, then flywheel audit --answers {a.file}"]
@@ -200,6 +204,8 @@ class _Asker:
 
     def __init__(self, sample: AuditAnswer) -> None:
         self._number, self._total = sample.answered, sample.drawn
+        self.interrupted = False
+        stoppable()
 
     def __call__(self, question: AuditQuestion) -> tuple[float, str] | None:
         self._number += 1
@@ -207,13 +213,21 @@ class _Asker:
         for turn in question.conversation:
             typer.echo(f"{turn.role:>9}  {excerpt(turn.text)}", err=True)
         while True:
-            reply = typer.prompt("Did it do what was asked? [y]es [n]o [h]alf [s]kip [q]uit", err=True).strip().lower()
+            reply = self._reply()
             if reply[:1] == "q":
                 raise KeyboardInterrupt
             if reply[:1] in {"y", "n", "h"}:
                 return {"y": 1.0, "n": 0.0, "h": 0.5}[reply[0]], ""
             if reply[:1] == "s":
                 return None
+
+    def _reply(self) -> str:
+        try:
+            reply = typer.prompt("Did it do what was asked? [y]es [n]o [h]alf [s]kip [q]uit", err=True)
+        except typer.Abort:
+            self.interrupted = True
+            raise KeyboardInterrupt from None
+        return str(reply).strip().lower()
 
 
 def excerpt(text: str) -> str:

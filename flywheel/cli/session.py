@@ -6,6 +6,7 @@ import json
 import os
 import re
 import secrets
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -112,4 +113,15 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise CommandLineError(f"{question} There is no terminal to ask on.", hint="confirm with --yes")
-    typer.confirm(question, abort=True, err=True)
+    stoppable()
+    try:
+        agreed = typer.confirm(question, err=True)
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    if not agreed:
+        raise typer.Abort
+
+
+def stoppable() -> None:
+    """Let Ctrl-C end a question on the terminal: polars lets what reads there go on."""
+    signal.siginterrupt(signal.SIGINT, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -29,7 +30,9 @@ def init(
 
     current = session(ctx)
     answer = Project.init((current.folder or Path()) / directory, demo=demo)
-    lines = [f"wrote  {name}" for name in answer.made] + ["next   flywheel ingest" + ("" if demo else " LOGS")]
+    where = "" if directory == Path() else f" -C {shlex.quote(str(directory))}"
+    following = f"next   flywheel{where} ingest" + ("" if demo else " LOGS")
+    lines = [*(f"wrote  {name}" for name in answer.made), following]
     current.out.result(lines, answer)
 
 

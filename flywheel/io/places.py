@@ -107,9 +107,16 @@ class Folder:
         return path.relative_to(self.root).as_posix(), sha256
 
     def size(self, name: str) -> int | None:
-        """Return the size of a part in bytes; None where it is missing."""
+        """Return the size of a part in bytes; None where it is missing.
+
+        Raises:
+            StoreError: its folder may not be read.
+        """
         try:
             return (self.root / name).stat().st_size
+        except PermissionError:
+            hint = "flywheel has to run as the user who owns the store: chown or chmod its folder"
+            raise StoreError(f"`{self.root / name}` cannot be read: Permission denied", hint=hint) from None
         except OSError:
             return None
 

@@ -44,6 +44,15 @@ def test_version(tmp_path: Path) -> None:
     assert snapshot(flywheel("--version", cwd=tmp_path)) == f"exit 0\n--- stdout\nflywheel {__version__}\n--- stderr\n"
 
 
+def test_a_variable_of_another_program_changes_no_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = flywheel("schema", "--help", cwd=tmp_path)
+    for name in ("VERSION", "SHOW_COMPLETION", "QUIET", "SCHEMA_NAME"):
+        monkeypatch.setenv(f"FLYWHEEL_{name}", "0.1.0")
+    assert flywheel("schema", "--help", cwd=tmp_path).stdout == plain.stdout
+    monkeypatch.setenv("FLYWHEEL_PROJECT", str(tmp_path / "agent"))
+    assert str(tmp_path / "agent") in flywheel("status", "--json", cwd=tmp_path).stdout
+
+
 def test_help_does_not_depend_on_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = flywheel("--help", cwd=tmp_path).stdout
     monkeypatch.setenv("FORCE_COLOR", "1")

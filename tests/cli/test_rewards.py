@@ -7,6 +7,7 @@ import os
 import pty
 import select
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -98,6 +99,24 @@ def test_on_a_terminal_it_asks(project: Path, tmp_path: Path) -> None:
     assert "5 of" in out
     assert "2 answered" in out
     assert "recorded 2 answers" in out
+
+
+def test_ctrl_c_at_a_question_keeps_the_answers(project: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "p"
+    shutil.copytree(project, folder)
+    ours, theirs = pty.openpty()
+    asking = subprocess.Popen(
+        [FLYWHEEL, "audit", "--n", "5"], cwd=folder, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, text=True
+    )
+    os.close(theirs)
+    _until(ours, b"[q]uit")
+    os.write(ours, b"y\n")
+    _until(ours, b"[q]uit")
+    asking.send_signal(signal.SIGINT)  # a key is not waited for
+    out, _ = asking.communicate(timeout=60)
+    os.close(ours)
+    assert asking.returncode == 130
+    assert "recorded 1 answer" in out
 
 
 def _until(terminal: int, words: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from flywheel.config import Config, Pipeline
 from flywheel.contracts import SCHEMA_MODELS, model_schema
 from flywheel.errors import UsageError
 from flywheel.io import files
-from flywheel.records import Document
+from flywheel.records import TABLES, Document
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -29,12 +30,19 @@ def all_schemas() -> dict[str, tuple[type[BaseModel], int]]:
 def schema_document(name: str) -> dict[str, Any]:
     """Return one JSON Schema.
 
+    Args:
+        name: of a schema, or of a table.
+
     Raises:
         UsageError: no schema has that name.
     """
     known = all_schemas()
+    if name in TABLES:  # a table has the schema of its rows
+        name = next(schema for schema, (model, _) in known.items() if model is TABLES[name])
     if name not in known:
-        raise UsageError(f"no schema named `{name}`", hint=f"one of: {', '.join(sorted(known))}")
+        near = difflib.get_close_matches(name, [*known, *TABLES], n=3)
+        hint = f"did you mean {' or '.join(f'`{one}`' for one in near)}? " if near else ""
+        raise UsageError(f"no schema named `{name}`", hint=f"{hint}`flywheel schema` lists all")
     return model_schema(name, *known[name])
 
 

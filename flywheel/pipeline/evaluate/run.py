@@ -54,7 +54,9 @@ def _sides(ctx: Context, number: int | None, against: str | None) -> tuple[int, 
     if candidate is None:
         raise UsageError("there is no trained round to evaluate", hint="flywheel train")
     if candidate not in ctx.registry.trained():
-        raise UsageError(f"round {candidate} is not trained", hint=f"flywheel train --round {candidate}")
+        known = ", ".join(map(str, ctx.registry.trained()))
+        hint = f"flywheel eval --round N; trained are {known}" if known else "flywheel train"
+        raise UsageError(f"round {candidate} is not trained", hint=hint)
     baseline = ctx.registry.resolve(against or "@champion")
     if against is None and baseline == candidate:
         decided = [p for p in ctx.registry.promotions() if p.round == candidate]

@@ -104,6 +104,8 @@ def _next_command(ctx: Context, stages: Sequence[StageAnswer], *, known: int, ne
         return "flywheel ingest" if new else "flywheel ingest LOGS"
     if any(s.state != "fresh" for s in stages):
         return "flywheel build"
+    if any(s.rows.get("episodes") == 0 for s in stages):
+        return "flywheel ingest LOGS"
     trained = ctx.registry.trained()
     if trained and ctx.registry.manifest(trained[-1]).state == "trained":
         return f"flywheel eval --round {trained[-1]} --promote"

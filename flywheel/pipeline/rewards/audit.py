@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -40,10 +40,12 @@ def audit(  # noqa: PLR0913 - the command's options
     """
     if out is not None:
         _refuse_used(out)
+    if ask is not None:
+        _ingest(ctx, [answers_path(ctx, drawn.number) for drawn in draws(ctx)], key)  # of a session that was killed
     draw = open_draw(ctx, n, new=new)
     if out is not None:
         files.atomic_write(out, "".join(f"{question.model_dump_json()}\n" for question in questions(ctx, draw)))
-    recorded = record(ctx, _ask_all(ctx, draw, ask), reviewer=reviewer, key=key) if ask is not None else 0
+    recorded = _ask_all(ctx, draw, ask, reviewer=reviewer, key=key) if ask is not None else 0
     return _answer(latest_draw(ctx), recorded, {}, out)
 
 
@@ -110,20 +112,26 @@ def read_answers(ctx: Context, path: Path) -> tuple[dict[str, tuple[float, str]]
     """Return a file's answers (episode → value, comment), and the skipped lines by reason.
 
     Raises:
-        UsageError: the file cannot be read, or there is no sample.
+        UsageError: the file cannot be read or has no answer, or there is no sample.
     """
     drawn = {episode for before in draws(ctx) for episode in before.rows}
     if not drawn:
         raise UsageError("there is no sample yet", hint="flywheel audit --out questions.jsonl")
     answers: dict[str, tuple[float, str]] = {}
     skipped: Counter[str] = Counter()
-    for line in files.lines(read_text(path, UsageError)):
+    first: dict[str, int] = {}
+    for number, line in enumerate(files.lines(read_text(path, UsageError)), 1):
         reason, episode, value, comment = _read(line, drawn)
         if reason:
             skipped[reason] += 1
+            first.setdefault(reason, number)
         else:
             answers[episode] = value, comment
-    return answers, skipped
+    if not answers:
+        why = ", ".join(f"line {number}: {reason}" for reason, number in first.items()) or "it is empty"
+        hint = "flywheel audit --out FILE writes the questions; set `success` in them"
+        raise UsageError(f"`{path}` has no answer to record: {why}", hint=hint)
+    return answers, Counter({f"{reason}, first in line {first[reason]}": count for reason, count in skipped.items()})
 
 
 def _read(line: str, drawn: set[str]) -> tuple[str, str, float, str]:
@@ -142,17 +150,17 @@ def _read(line: str, drawn: set[str]) -> tuple[str, str, float, str]:
     return "", episode, float(success), files.encodable(str(row.get("comment") or ""))
 
 
-def _ask_all(ctx: Context, draw: Draw, ask: Ask) -> dict[str, tuple[float, str]]:
-    """Return the answers to the open questions; Ctrl-C ends and keeps the answers so far."""
-    answers: dict[str, tuple[float, str]] = {}
+def _ask_all(ctx: Context, draw: Draw, ask: Ask, *, reviewer: str, key: bytes) -> int:
+    """Ask the open questions; each answer is kept when it is given, and Ctrl-C ends. Return the number recorded."""
+    touched: list[Path] = []
     try:
         for question in questions(ctx, draw):
             answer = ask(question)
             if answer is not None:
-                answers[question.episode_id] = answer
+                touched = _keep(ctx, {question.episode_id: answer}, reviewer=reviewer, key=key) or touched
     except KeyboardInterrupt:
         ctx.say("stopped; the same command continues from here")
-    return answers
+    return _ingest(ctx, touched, key)
 
 
 def _answer(draw: Draw, recorded: int, skipped: Mapping[str, int], out: Path | None) -> AuditAnswer:
@@ -177,7 +185,12 @@ def record(ctx: Context, answers: Mapping[str, tuple[float, str]], *, reviewer: 
         reviewer: stored as a pseudonym; a reviewer's second answer replaces the first.
         key: the project's redaction key.
     """
-    who, touched = Redactor(ctx.config.ingest.redact, key).user(reviewer), []
+    return _ingest(ctx, _keep(ctx, answers, reviewer=reviewer, key=key), key)
+
+
+def _keep(ctx: Context, answers: Mapping[str, tuple[float, str]], *, reviewer: str, key: bytes) -> list[Path]:
+    """Append answers to the files of their samples; return these."""
+    who, touched = Redactor(ctx.config.ingest.redact, key).user(reviewer), list[Path]()
     for drawn in draws(ctx):
         lines = [
             _event(drawn, episode, *answers[episode], reviewer=who) for episode in drawn.rows if episode in answers
@@ -187,9 +200,12 @@ def record(ctx: Context, answers: Mapping[str, tuple[float, str]], *, reviewer: 
             before = target.read_text(encoding="utf-8") if target.exists() else ""
             files.atomic_write(target, before + "".join(lines))
             touched.append(target)
-    if not touched:
-        return 0
-    return ingest_logs(ctx.store, ctx.config, ctx.project, touched, key=key).events
+    return touched
+
+
+def _ingest(ctx: Context, kept: Sequence[Path], key: bytes) -> int:
+    there = [path for path in kept if path.exists()]
+    return ingest_logs(ctx.store, ctx.config, ctx.project, there, key=key).events if there else 0
 
 
 def _event(drawn: Draw, episode: str, value: float, comment: str, *, reviewer: str) -> str:

@@ -124,7 +124,7 @@ def recognised(
         return calls
     columns = next((record.names for record in records if record.names), ())
     if not known and not is_header(columns):  # a first row of values, perhaps about people
-        reason = f"no reader knows its records: a table of {len(columns)} columns, it seems without their names"
+        reason = f"no reader knows its records: a table of {len(columns)} columns, none of a name that a log has"
         direct = Detection(UNKNOWN, direct.confidence, reason)
     if known and chosen != "auto" and _fits(readers.get(chosen), plain or [r.value for r in records]):
         known = chosen not in readers

@@ -262,7 +262,7 @@ def test_the_first_row_of_a_table_without_names_is_stored_nowhere(project: Path)
     (project / "logs" / "people.csv").write_text("zqxalice,17,zqxillness,zqxtown\nbob,18,flu,rome\n")
     store, answer = run(project)
     assert [one.detail for one in answer.set_aside] == [
-        "no reader knows its records: a table of 4 columns, it seems without their names"
+        "no reader knows its records: a table of 4 columns, none of a name that a log has"
     ]
     stored = b"".join(path.read_bytes() for path in store.root.rglob("*") if path.is_file())
     assert b"zqx" not in stored

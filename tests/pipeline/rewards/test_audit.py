@@ -123,7 +123,38 @@ def test_what_was_not_asked_is_refused(project: Project, tmp_path: Path) -> None
     done = project.audit_answers(tmp_path / "a.jsonl")
     assert done.recorded == 1
     wrong = "`success` is not true, false, or a number from 0 to 1"
-    assert done.left_out == {"not JSON": 2, "not answered": 1, "not in a sample": 2, wrong: 2}
+    assert done.left_out == {
+        "not JSON, first in line 1": 2, "not answered, first in line 6": 1, "not in a sample, first in line 4": 2,
+        f"{wrong}, first in line 5": 2,
+    }  # fmt: skip
+    (tmp_path / "a.jsonl").write_text("\n\nyes\n")
+    with pytest.raises(UsageError, match="has no answer to record: line 1: empty line, line 3: not JSON"):
+        project.audit_answers(tmp_path / "a.jsonl")
+
+
+class _KilledError(Exception):
+    """What a kill leaves behind: nothing after it is done."""
+
+
+def test_answers_of_a_session_that_was_killed_are_kept(project: Project) -> None:
+    asked: list[str] = []
+
+    def ask(question: AuditQuestion) -> tuple[float, str]:
+        asked.append(question.episode_id)
+        if len(asked) == 3:
+            raise _KilledError
+        return 1.0, ""
+
+    with pytest.raises(_KilledError):
+        project.audit(6, ask=ask)
+    rest: list[str] = []
+
+    def stop(question: AuditQuestion) -> tuple[float, str]:
+        rest.append(question.episode_id)
+        raise KeyboardInterrupt
+
+    assert project.audit(6, ask=stop).answered == 2
+    assert rest == asked[2:]
 
 
 def test_asking_goes_on_where_it_stopped(project: Project) -> None:
