@@ -92,13 +92,15 @@ def _canary_lines(a: CanaryAnswer) -> list[str]:
     rows = [
         ["old", f"{a.old}   {present.percent(a.mean_old)} of {a.n_old:,}"],
         ["new", f"{a.new}   {present.percent(a.mean_new)} of {a.n_new:,}"],
-        ["delta", f"{present.points(a.delta)}, 95 % interval {span}; pairs {a.pairs:,}"],
+        ["delta", f"{present.points(a.delta)} in the mean of {a.pairs:,} pairs, 95 % interval {span}"],
         ["before", f"known of {a.users_before:,} of {a.users:,} users; like is paired with like"],
         ["look", f"{a.night}" + ("" if a.looked else ", no new attempts since")],
     ]
     rows = [row for row in rows if row[0] != "before" or a.users_before]
     decision = a.decision.upper().replace("_", " ")
-    return [*columns(rows), *(f"note   {note}" for note in a.notes), f"{decision}: {'; '.join(a.reasons)}"]
+    following = ["next   flywheel ingest, and the same command: it looks again"] if a.decision == "continue" else []
+    notes = [f"note   {note}" for note in a.notes]
+    return [*columns(rows), *notes, f"{decision}: {'; '.join(a.reasons)}", *following]
 
 
 @deploy.command()

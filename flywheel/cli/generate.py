@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 _MEANING = {
     ExitCode.DONE: "done, also when there was nothing to do",
     ExitCode.FAILED: "failed; the error shows what to do",
-    ExitCode.USAGE: "the command line is wrong",
+    ExitCode.USAGE: "the command line is wrong: a command, an option, or a value of another type",
     ExitCode.HELD: "the gate held: evaluated, not promoted; a normal night; of `canary`: continue",
     ExitCode.BUSY: "another run holds the project's lock; try again",
     ExitCode.ROLL_BACK: "`canary`: roll back",

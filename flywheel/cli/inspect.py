@@ -190,6 +190,8 @@ def _report_parts(a: ReportAnswer, style: _Style) -> list[tuple[str, list[str]]]
     word = "mean score" if a.success.graded else "success"
     before = f" ({a.episodes_before:,} in the span before)" if a.until else ""
     traffic = [f"{present.count(a.episodes, 'episode')}{before}", f"{word} {_rate(a.success)}"]
+    guessed = a.success.n - a.success.recorded
+    traffic += [f"estimated from what users did next for {guessed:,} of them (flywheel rewards)"] if guessed else []
     traffic += [f"before  {_rate(a.success_before)}"] if a.success_before.n else []
     traffic += (
         [f"without a time, and not counted: {present.count(a.without_time, 'episode')}"]
@@ -237,7 +239,7 @@ def _failing(intent: ReportIntent, style: _Style) -> list[str]:
     lines = [f"{style.name(intent.intent)}: {missed}, {'mean score' if graded else 'success'} {_rate(intent.success)}"]
     for example in intent.examples:
         against = f"; against: {', '.join(map(style.name, example.against))}" if example.against else ""
-        times = f", {example.attempts} attempts" if example.attempts > 1 else ""
+        times = f", the worst of {example.attempts} attempts" if example.attempts > 1 else ""
         ended = present.attempt_outcome(example.p_success if example.recorded else None, example.p_success, known=True)
         task = f" task {style.name(example.task)}," if example.task else ""
         lines.append(f"  {example.episode[:12]}  {style.quoted(example.request)}{task} {ended}{times}{against}")

@@ -51,7 +51,7 @@ def _rewards_lines(a: RewardsAnswer) -> list[str]:
         *(f"! {note}" for note in a.warnings),
         "",
     ]
-    head = ["signal", "", "family", "votes", "share", "agreement", "odds ratio", "80 % in"]
+    head = ["signal", "", "family", "votes", "share", "agreement", "odds ratio", "80 % within"]
     lines += columns([head, *map(_signal_row, a.signals)], right=(3, 4, 5))
     if a.calibration:
         rows = [[c.what, f"{c.n:,}", f"{c.ece:.3f}", f"{c.brier:.3f}"] for c in a.calibration]
@@ -75,7 +75,7 @@ def _rewards_lines(a: RewardsAnswer) -> list[str]:
             f"  {r.sentence}",
         ]
     lines += _who_lines(a)
-    head = ["by", "", "episodes", "known", "mean score" if a.graded else "mean P", "drift", ""]
+    head = ["by", "", "episodes", "voted", "mean score" if a.graded else "mean P", "against all", ""]
     rows = [
         [g.by, g.name, f"{g.episodes:,}", f"{g.known:,}", "-" if g.p_mean is None else f"{g.p_mean:.2f}",
          "-" if g.drift is None else f"{g.drift:+.2f}", "notable" if g.notable else ""]

@@ -34,11 +34,14 @@ def harmless(text: str) -> str:
     return _CONTROL.sub(lambda m: f"\x1b[{m['colour']}m" if m["colour"] else f"\\u{ord(m[0]):04x}", text)
 
 
-def coloured(text: str, colour: Literal["red", "green"]) -> str:
+_COLOURS = {"red": 31, "green": 32, "yellow": 33}
+
+
+def coloured(text: str, colour: Literal["red", "green", "yellow"]) -> str:
     """Return a text in colour, where stdout is a terminal that wants colour."""
     if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
         return text
-    return f"{_OURS}{31 if colour == 'red' else 32}m{text}{_OURS}0m"
+    return f"{_OURS}{_COLOURS[colour]}m{text}{_OURS}0m"
 
 
 @dataclass(frozen=True)

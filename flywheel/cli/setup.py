@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
+from flywheel import present
 from flywheel.cli.render import columns, mark
-from flywheel.cli.session import confirm, session
+from flywheel.cli.session import coloured, confirm, session
 
 commands = typer.Typer()
 
@@ -93,12 +94,14 @@ def doctor(ctx: typer.Context) -> None:
     answer = current.project().doctor()
     lines = []
     for check in answer.checks:
-        lines.append(f"{mark(passed=check.state == 'ok')} {check.name:<10}  {check.says}")
+        sign = coloured("!", "yellow") if check.state == "warning" else mark(passed=check.state == "ok")
+        lines.append(f"{sign} {check.name:<10}  {check.says}")
         if check.fix:
             lines.append(f"  {'':<10}  fix: {check.fix}")
     failed = sum(check.state == "failed" for check in answer.checks)
     warnings = sum(check.state == "warning" for check in answer.checks)
-    end = "no problems found" if not failed and not warnings else f"{failed} failed, {warnings} warnings"
+    found = f"{failed} failed, {present.count(warnings, 'warning')}"
+    end = found if failed or warnings else "no problems found"
     current.out.result([*lines, end], answer)
     if failed:
         raise typer.Exit(1)

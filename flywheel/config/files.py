@@ -68,13 +68,17 @@ def _known_keys(model: type[BaseModel], path: tuple[str | int, ...]) -> list[str
 
 
 def _explain(error: ValidationError, text: str, file: str, model: type[BaseModel]) -> ConfigError:
-    first = error.errors(include_input=False, include_url=False)[0]
+    errors = error.errors(include_input=False, include_url=False)
+    first = next(
+        (one for one in errors if one["type"] == "extra_forbidden"), errors[0]
+    )  # a misspelt key is missing too
     context = first.get("ctx", {})
     path = first["loc"] or tuple(context.get("at", ()))
     dotted, line = ".".join(str(p) for p in path), _line_of(text, path)
     if first["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(path[-1]), _known_keys(model, path[:-1]), n=1)
-        hint = f"`flywheel schema config` lists the keys of [{'.'.join(map(str, path[:-1]))}]"
+        where = f"keys of [{'.'.join(map(str, path[:-1]))}]" if path[:-1] else "sections"
+        hint = f"`flywheel schema config` lists the {where}"
         if dotted in _RENAMED:
             hint = f"it is `{_RENAMED[dotted]}` now"
         elif dotted in REMOVED:

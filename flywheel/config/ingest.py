@@ -71,7 +71,10 @@ class IngestConfig(Section):
 
 
 def _utc(time: str) -> datetime | None:
-    parsed = datetime.fromisoformat(time) if time else None
+    try:
+        parsed = datetime.fromisoformat(time) if time else None
+    except ValueError:
+        raise ValueError("it is not a time: write 2026-10-04 or 2026-10-04T18:00:00Z") from None
     return parsed.replace(tzinfo=UTC) if parsed is not None and parsed.tzinfo is None else parsed
 
 

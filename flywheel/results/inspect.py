@@ -60,6 +60,7 @@ class ReportRate(Record):
     """A success rate over the episodes with a known outcome."""
 
     n: int = Field(description="Episodes whose outcome is known or likely.")
+    recorded: int = Field(default=0, description="Of these, episodes with a recorded or audited outcome.")
     rate: float | None = Field(description="Mean probability of success; null without any.")
     low: float | None = Field(description="95 % interval.")
     high: float | None

@@ -93,7 +93,8 @@ def test_what_was_ingested_by_the_names_of_the_policies(tmp_path: Path) -> None:
     done = flywheel("canary", "--old", "old", "--new", "canary", cwd=tmp_path)
     assert done.returncode == 3
     assert done.stdout.splitlines()[0].startswith("old    old   ")
-    assert done.stdout.splitlines()[-1].startswith("CONTINUE: e-value of harm ")
+    assert done.stdout.splitlines()[-2].startswith("CONTINUE: e-value of harm ")
+    assert done.stdout.splitlines()[-1].startswith("next   flywheel ingest")
     unnamed = flywheel("canary", cwd=tmp_path)
     assert "which is the old policy, which the canary?" in unnamed.stderr
 

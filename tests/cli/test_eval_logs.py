@@ -167,6 +167,8 @@ def test_what_does_not_go_together_is_said(tmp_path: Path) -> None:
     nobody = flywheel("eval", "--logs", log, "--logs", log, "--new", "z", cwd=tmp_path)
     assert "no new policy named `z`" in nobody.stderr
     assert "--old and --new name policies in --logs" in flywheel("eval", "--old", "a", cwd=tmp_path).stderr
+    itself = flywheel("eval", "--logs", log, "--old", "a", "--new", "a", cwd=tmp_path)
+    assert "`a` would be compared with itself" in itself.stderr
 
 
 @pytest.mark.e2e

@@ -40,6 +40,13 @@ def test_the_written_defaults_are_the_defaults() -> None:
     ("text", "message", "hint"),
     [
         ("[pairs]\nmin_marign = 0.2\n", "line 2: unknown key `pairs.min_marign`", "did you mean `min_margin`?"),
+        ("bse = 1\n", "line 1: unknown key `bse`", "lists the sections"),
+        ('[[eval.slices]]\nnam = "x"\n', "unknown key `eval.slices.0.nam`", "lists the keys"),
+        (
+            '[build]\nas_of = "yesterday"\n',
+            "line 2: `build.as_of`: Value error, it is not a time: write 2026",
+            "shows what fits",
+        ),
         ("[eval]\nrivals = []\n", "line 2: unknown key `eval.rivals`", "it is `eval.baselines` now"),
         ("[canary]\nsrm_p = 0.1\n", "line 2: unknown key `canary.srm_p`", "remove it: it is always 0.001"),
         ("[train]\ngrpo_shift = 0.2\n", "line 2: unknown key `train.grpo_shift`", "remove it: it is always 0.1"),

@@ -86,6 +86,8 @@ def _sides(ctx: Context, logs: Sequence[Path], old: str | None, new: str | None,
                 "one log for two policies: which is the old one, which the new one?",
                 hint=f"--old NAME --new NAME, or --logs OLD --logs NEW; policies and models in it: {known}",
             )
+        if old == new:
+            raise UsageError(f"`{old}` would be compared with itself", hint="--old and --new name two policies")
         read *= 2
     if len(read) != 2:  # noqa: PLR2004 - an old and a new one
         raise UsageError(

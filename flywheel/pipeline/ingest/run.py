@@ -89,7 +89,7 @@ def default_sources(config: Config, project: Path) -> list[Path]:
     """
     sources = [source_path(source, project) for source in config.ingest.sources]
     if missing := next(filter(is_missing, sources), None):
-        hint = "put logs there, name others: flywheel ingest PATH, or change ingest.sources in flywheel.toml"
+        hint = "put logs there, or name others: flywheel ingest PATH, or ingest.sources in flywheel.toml"
         raise IngestError(f"`{missing}`, which `ingest.sources` names, does not exist", hint=hint)
     answers = project / AUDITS
     has_answers = any(answers.glob("*.jsonl")) if answers.is_dir() else False
@@ -433,7 +433,9 @@ def _refused_sources(
         reasons = [f"`{one.file}`: {one.detail}" for one in set_aside[:_SHOWN]]
         reasons += [f"and {len(set_aside) - _SHOWN:,} more files"] if len(set_aside) > _SHOWN else []
         reasons += [f"`{source.refusal.source}`: {source.refusal.reason}" for source in verdicts.sources[:_SHOWN]]
-        raise IngestError("\n  ".join(["nothing can be read, so nothing was stored", *reasons]), hint=_HINT)
+        closed = all(one.reason == UNREADABLE_FILE for one in set_aside) and not verdicts.sources
+        hint = "its owner and mode: ls -l shows them" if closed else _HINT
+        raise IngestError("\n  ".join(["nothing can be read, so nothing was stored", *reasons]), hint=hint)
     return refused
 
 

@@ -64,6 +64,9 @@ def doctor(ctx: Context, key_file: Path) -> DoctorAnswer:
             results += check()
         except FlywheelError as error:
             results.append(DoctorCheck(name=name, state=FAILED, says=error.message, fix=error.hint))
+        except PermissionError as error:
+            says = f"`{error.filename}` cannot be read: Permission denied"
+            results.append(DoctorCheck(name=name, state=FAILED, says=says, fix="chmod or chown it for this user"))
         except Exception as error:  # noqa: BLE001 - a damaged store must not end the check of the rest
             message = f"cannot be checked ({where(error)})"
             fix = "fix the other failures first, then run `flywheel doctor` again"
@@ -265,5 +268,7 @@ def _error_of(use: Callable[[], object]) -> FlywheelError | None:
 
 def _sources(ctx: Context) -> Iterator[DoctorCheck]:
     error = _error_of(lambda: default_sources(ctx.config, ctx.project))
-    yield _check("sources", f"logs are read from {', '.join(ctx.config.ingest.sources) or 'what a command names'}",
-               wrong=error.message if error else "", fix=error.hint if error else "")  # fmt: skip
+    if error:
+        yield DoctorCheck(name="sources", state=FAILED, says=error.message, fix=error.hint)
+    else:
+        yield _check("sources", f"logs are read from {', '.join(ctx.config.ingest.sources) or 'what a command names'}")

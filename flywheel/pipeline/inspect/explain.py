@@ -351,8 +351,8 @@ def _value(ctx: Context, outcome: Record, record: Record) -> Iterator[str]:
         yield f"R = {outcome['value']:+.3f} by [rewards.rules]: {record['n_steps']} steps, risk {outcome['risk']:.2f}."
     else:
         yield (
-            f"R = {outcome['value']:+.3f} = {cfg.alpha:g} x (2 x {outcome['p_success']:.2f} - 1) - {cfg.beta:g} x cost "
-            f"{outcome['cost']:.2f} - {cfg.gamma:g} x risk {outcome['risk']:.2f}."
+            f"R = {outcome['value']:+.3f} = {cfg.alpha:g} x (2 x {outcome['p_success']:.3f} - 1) - {cfg.beta:g} x cost "
+            f"{outcome['cost']:.3f} - {cfg.gamma:g} x risk {outcome['risk']:.3f}."
         )
 
 

@@ -138,7 +138,8 @@ def _rate(rows: pl.DataFrame) -> ReportRate:
     successes, graded = float(known["p_success"].sum()), bool(known["graded"].any())
     limits = mean_interval(known["p_success"].to_list()) if graded else wilson(successes, known.height)
     rate = successes / known.height
-    return ReportRate(n=known.height, rate=rate, low=limits.low, high=limits.high, graded=graded)
+    recorded = int(known["recorded"].sum())
+    return ReportRate(n=known.height, recorded=recorded, rate=rate, low=limits.low, high=limits.high, graded=graded)
 
 
 def _rounds(ctx: Context, start: datetime | None, end: datetime | None) -> Iterator[ReportRound]:

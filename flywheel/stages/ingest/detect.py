@@ -64,7 +64,7 @@ def detect(sample: Sample, readers: Mapping[str, Reader], *, chosen: str = "auto
     if chosen != "auto":
         return Detection(chosen, 1.0)
     if not sample.records:
-        return Detection(UNKNOWN, 0.0, "no record could be parsed")
+        return Detection(UNKNOWN, 0.0, "it is empty, or no record of it could be parsed")
     if beside := _beside(sample, readers):
         return beside
     confidence = confidences(sample, readers, every=False)

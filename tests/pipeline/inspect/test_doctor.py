@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 def sound(tmp_path_factory: pytest.TempPathFactory, sample_logs: Path, tiny_model: Path) -> Path:
     folder = tmp_path_factory.mktemp("doctor")
     (folder / "flywheel.toml").write_text(TINY_CONFIG.format(model=tiny_model))
+    (folder / "logs").mkdir()  # where its nights read
     made = Project(folder)
     made.key()
     made.ingest([sample_logs])
@@ -129,6 +130,6 @@ def test_a_name_in_the_settings_that_nothing_has_is_a_failure(tmp_path: Path, se
     assert says in wrong(tmp_path)["settings"].says
 
 
-def test_a_source_that_is_not_there_is_a_warning(tmp_path: Path) -> None:
+def test_a_source_that_is_not_there_is_a_failure(tmp_path: Path) -> None:
     (tmp_path / "flywheel.toml").write_text('[ingest]\nsources = ["nolog"]\n', encoding="utf-8")
-    assert (wrong(tmp_path)["sources"].state, "nolog" in wrong(tmp_path)["sources"].says) == ("warning", True)
+    assert (wrong(tmp_path)["sources"].state, "nolog" in wrong(tmp_path)["sources"].says) == ("failed", True)
