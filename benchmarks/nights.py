@@ -70,7 +70,7 @@ RULES = {
 # A first champion acts otherwise than the script that it replaces, and worse: `action_mix` is red every night, until a
 # person has looked and forces a round. No one is there to look, so no window is large enough to be compared.
 UNWATCHED = 1_000_000
-CODE = "0144"  # newest decision that changes what a night does: what an older one's code served is a run of its own
+CODE = "0151"  # newest decision that changes what a night does: what an older one's code served is a run of its own
 KEY = ("world", "arm", "seed", "night", "code")
 
 
