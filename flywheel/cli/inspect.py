@@ -191,7 +191,7 @@ def _report_parts(a: ReportAnswer, style: _Style) -> list[tuple[str, list[str]]]
     before = f" ({a.episodes_before:,} in the span before)" if a.until else ""
     traffic = [f"{present.count(a.episodes, 'episode')}{before}", f"{word} {_rate(a.success)}"]
     guessed = a.success.n - a.success.recorded
-    traffic += [f"estimated from what users did next for {guessed:,} of them (flywheel rewards)"] if guessed else []
+    traffic += [f"estimated for {guessed:,} of them: no outcome is recorded (flywheel rewards)"] if guessed else []
     traffic += [f"before  {_rate(a.success_before)}"] if a.success_before.n else []
     traffic += (
         [f"without a time, and not counted: {present.count(a.without_time, 'episode')}"]

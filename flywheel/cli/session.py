@@ -120,7 +120,7 @@ def confirm(question: str, *, yes: bool) -> None:
     try:
         agreed = typer.confirm(question, err=True)
     except typer.Abort:
-        raise KeyboardInterrupt from None
+        raise KeyboardInterrupt("nothing was changed") from None
     if not agreed:
         raise typer.Abort
 

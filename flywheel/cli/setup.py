@@ -30,8 +30,9 @@ def init(
     from flywheel.project import Project
 
     current = session(ctx)
-    answer = Project.init((current.folder or Path()) / directory, demo=demo)
-    where = "" if directory == Path() else f" -C {shlex.quote(str(directory))}"
+    folder = (current.folder or Path()) / directory
+    answer = Project.init(folder, demo=demo)
+    where = "" if folder == Path() else f" -C {shlex.quote(str(folder))}"
     following = f"next   flywheel{where} ingest" + ("" if demo else " LOGS")
     lines = [*(f"wrote  {name}" for name in answer.made), following]
     current.out.result(lines, answer)

@@ -77,7 +77,8 @@ def _explain(error: ValidationError, text: str, file: str, model: type[BaseModel
     dotted, line = ".".join(str(p) for p in path), _line_of(text, path)
     if first["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(path[-1]), _known_keys(model, path[:-1]), n=1)
-        where = f"keys of [{'.'.join(map(str, path[:-1]))}]" if path[:-1] else "sections"
+        section = ".".join(part for part in path[:-1] if isinstance(part, str))
+        where = f"keys of [{section}]" if section else "sections"
         hint = f"`flywheel schema config` lists the {where}"
         if dotted in _RENAMED:
             hint = f"it is `{_RENAMED[dotted]}` now"

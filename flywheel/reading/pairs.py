@@ -164,8 +164,9 @@ def common_payload(pair: Pair, response: Mapping[str, Any] | None = None) -> dic
     elif (millis := number(first(envelope, _LATENCY_MS))) is not None:
         fields["latency_s"] = millis / 1000
     places = (envelope, *(as_dict(held.get(name)) for held in (envelope, response or pair.response) for name in USED))
-    if (cost := next((n for place in places if (n := _amount(first(place, _COST))) is not None), None)) is not None:
-        fields["cost_usd"] = cost
+    costs = [cost for place in places if (cost := _amount(first(place, _COST))) is not None]
+    if costs:
+        fields["cost_usd"] = next(filter(None, costs), costs[0])
     return fields
 
 

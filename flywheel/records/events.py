@@ -83,8 +83,8 @@ class LogEvent(Row):
     Payload by kind (all keys optional unless named):
     - request: {"messages": [Message, ...] (required; [] where the event only names things), "tools": [OpenAI function
       schema, ...], "replaces_context": true where they replace all messages before (a compacted history),
-      "usage_so_far": {"input_tokens", "output_tokens"} a running total, "forked_from": the session that this
-      one repeats, "opens": the session that begins here in a file of several, "pieces" and "summary": true as with
+      "usage_so_far": {"input_tokens", "output_tokens", "cost_usd"} a running total, "forked_from": the session that
+      this one repeats, "opens": the session that begins here in a file of several, "pieces" and "summary": true as with
       model_call}
       messages that reached the agent from outside: system prompt, user turns, injected history.
     - model_call: {"message": Message (required), "input": [Message, ...] the full input where the log repeats it,

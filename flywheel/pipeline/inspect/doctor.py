@@ -268,7 +268,8 @@ def _error_of(use: Callable[[], object]) -> FlywheelError | None:
 
 def _sources(ctx: Context) -> Iterator[DoctorCheck]:
     error = _error_of(lambda: default_sources(ctx.config, ctx.project))
-    if error:
-        yield DoctorCheck(name="sources", state=FAILED, says=error.message, fix=error.hint)
+    if error:  # who names paths on the command line needs none
+        state = FAILED if "sources" in ctx.config.ingest.model_fields_set else WARNING
+        yield DoctorCheck(name="sources", state=state, says=error.message, fix=error.hint)
     else:
         yield _check("sources", f"logs are read from {', '.join(ctx.config.ingest.sources) or 'what a command names'}")

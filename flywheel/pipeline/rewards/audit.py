@@ -131,7 +131,7 @@ def read_answers(ctx: Context, path: Path) -> tuple[dict[str, tuple[float, str]]
         why = ", ".join(f"line {number}: {reason}" for reason, number in first.items()) or "it is empty"
         hint = "flywheel audit --out FILE writes the questions; set `success` in them"
         raise UsageError(f"`{path}` has no answer to record: {why}", hint=hint)
-    return answers, Counter({f"{reason}, first in line {first[reason]}": count for reason, count in skipped.items()})
+    return answers, skipped
 
 
 def _read(line: str, drawn: set[str]) -> tuple[str, str, float, str]:

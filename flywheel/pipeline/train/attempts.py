@@ -185,7 +185,9 @@ def _sampled(ctx: Context, champion: int, tasks: Sequence[_Task], funnel: Funnel
         policy = cache(lambda: _champion(ctx, champion, opened))
         first = _made(ctx, policy, champion, tasks, range(half), _CLOSE)
         again = [n for n, tried in enumerate(first) if tried and not all(map(_won, tried))]
-        failed = [tasks[n] for n in again if not any(map(_won, first[n]))]
+        failed = (
+            [tasks[n] for n in again if _failed(first[n])] if ctx.config.train.world else []
+        )  # a log knows no result
         led = guides(ctx, list(_wanted(failed)), attempts - half)
         rest_of = [_led(tasks[n], led.get(tasks[n].id, ())) for n in again]
         rest = _made(ctx, policy, champion, rest_of, range(half, attempts), TEMPERATURE)
@@ -200,7 +202,9 @@ def _wanted(tasks: Sequence[_Task]) -> Iterator[Wanted]:
     for task in tasks:
         asked = [message.get("content") for message in task.place.prompt if message["role"] == "user"]
         if len(asked) == 1 and isinstance(asked[0], str):
-            yield Wanted(task.id, task.task_id, asked[0])
+            tools = task.place.tools
+            names = None if tools is None else frozenset(str(tool["function"]["name"]) for tool in tools)
+            yield Wanted(task.id, task.task_id, asked[0], names)
 
 
 def _led(task: _Task, found: Sequence[Guide]) -> _Task:
@@ -232,7 +236,7 @@ def _made(
     for start in range(0, len(tasks) if numbers else 0, _TOGETHER):
         some = tasks[start : start + _TOGETHER]
         shown = [[task.id, canonical_json([t.prompt, t.tools, *t.guides])] for task in some for t in (task.place,)]
-        key = content_id("attempts", 2, canonical_json([settings, shown]))
+        key = content_id("attempts", 3, canonical_json([settings, shown]))
         piece = ctx.store.cached("attempts", key)
         if piece is None:
             if not start:
@@ -243,6 +247,10 @@ def _made(
             ctx.progress(text, start + len(some), len(tasks))
         tried += piece
     return tried or [[] for _ in tasks]
+
+
+def _failed(attempts: Sequence[Sequence[Any]]) -> bool:
+    return all(one[2] is not None for one in attempts) and not any(map(_won, attempts))
 
 
 def _won(attempt: Sequence[Any]) -> bool:
@@ -261,7 +269,7 @@ def _kept(
         guided: the episode with whose actions an attempt began, by its number.
         funnel: notes tasks, attempts and successes.
     """
-    known = [(n, one) for n, one in enumerate(attempts) if one[2] is not None]
+    known = [(one[3], one) for one in attempts if one[2] is not None]
     passed = [(n, one) for n, one in known if _won(one)]
     funnel.note("tasks attempted", 1 if attempts else 0)
     funnel.note("tasks attempted without a success", 1 if attempts and not passed else 0)
@@ -269,7 +277,7 @@ def _kept(
     funnel.note("attempts", len(attempts))
     funnel.note("attempts that succeeded", len(passed))
     funnel.note("attempts with no known end", len(attempts) - len(known))
-    funnel.note("attempts that began as another task's success", len(guided))
+    funnel.note("attempts that began as another task's success", sum(one[3] in guided for one in attempts))
     funnel.note("of these succeeded", sum(n in guided for n, _ in passed))
     if not passed:
         return
@@ -277,7 +285,7 @@ def _kept(
     different: dict[str, tuple[int, Any]] = {}
     for n, one in sorted(passed, key=lambda attempt: (len(attempt[1][1]), attempt[0])):
         different.setdefault(canonical_json([_done(one[0][at]) for at in one[1]]), (n, one))
-    for n, (messages, actions, success) in list(different.values())[:most]:
+    for n, (messages, actions, success, _) in list(different.values())[:most]:
         guide = {"guide": guided[n]} if n in guided else {}
         for at in actions:
             prompt, completion = _numbered([*task.place.prompt, *messages[:at]], messages[at])

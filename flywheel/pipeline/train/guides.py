@@ -34,11 +34,12 @@ class Guide(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """A request at which attempts failed: where it is attempted, its task and its words."""
+    """A request at which attempts failed: where it is attempted, its task, its words, and the tools at hand."""
 
     place: str
     task_id: str
     request: str
+    tools: frozenset[str] | None = None  # names; None where they are not known
 
 
 def guides(ctx: Context, wanted: Sequence[Wanted], most: int) -> dict[str, list[Guide]]:
@@ -61,9 +62,14 @@ def guides(ctx: Context, wanted: Sequence[Wanted], most: int) -> dict[str, list[
         for row in of_kind.get(kind, ()):
             begun = carried_over(actions.get(row["episode_id"], ()), row["request"], one.request)
             known = guided.get(one.place, [])
-            if row["task_id"] != one.task_id and begun and len(known) < most and _new(begun, known):
+            fits = row["task_id"] != one.task_id and begun and _has_tools(one, begun)
+            if fits and len(known) < most and _new(begun, known):
                 guided[one.place] = [*known, Guide(row["episode_id"], begun)]
     return guided
+
+
+def _has_tools(one: Wanted, begun: Sequence[Row]) -> bool:
+    return one.tools is None or {call["name"] for action in begun for call in action["tool_calls"]} <= one.tools
 
 
 def _new(begun: Sequence[Row], known: Sequence[Guide]) -> bool:
@@ -71,10 +77,11 @@ def _new(begun: Sequence[Row], known: Sequence[Guide]) -> bool:
 
 
 def _logged(ctx: Context) -> list[Row]:
-    """Return the training episodes with a request and their P(success), in an order of chance."""
+    """Return the training episodes with a request and a known P(success), in an order of chance."""
     train = (pl.col("split") == Split.TRAIN.value) & pl.col("request").is_not_null()
     episodes = read_table(ctx.store, "episodes").filter(train).select("episode_id", "task_id", "request", "policy")
-    whole = read_table(ctx.store, "returns").filter(pl.col("step").is_null()).select("episode_id", "p_success")
+    sound = pl.col("step").is_null() & pl.col("known") & ~pl.col("provisional") & (pl.col("weight") > 0)
+    whole = read_table(ctx.store, "returns").filter(sound).select("episode_id", "p_success")
     rows = list(episodes.join(whole, on="episode_id").collect().iter_rows(named=True))
     rows.sort(key=lambda row: (chance(row["episode_id"], ctx.config.train.seed, 0, "guides"), row["episode_id"]))
     return rows[:MOST_EPISODES]
@@ -109,4 +116,8 @@ def _calls(steps: pl.DataFrame) -> Iterator[Row]:
         calls = json.loads(text).get("tool_calls") or []
         failed = any(message.get("status") == "failed" for message in seen[n + 1])
         if calls and not failed and all(isinstance(call.get("arguments"), dict) for call in calls):
-            yield {"role": "assistant", "tool_calls": [{k: c[k] for k in ("id", "name", "arguments")} for c in calls]}
+            made = [
+                {"id": f"given{n}-{k}", "name": call["name"], "arguments": call["arguments"]}
+                for k, call in enumerate(calls)
+            ]
+            yield {"role": "assistant", "tool_calls": made}

@@ -43,7 +43,7 @@ _ABOUT = {
     "options", "example", "examples", "demonstrations", "documents", "invocation", "display", "tree", "trys",
     "candidates", "rag", "retrieval", "retrieved", "rewritten", "chunks", "citations",
     "transformed", "sip", "transfers", "checks", "assertions", "exception", "traceback", "path",
-    "suggestion", "suggestions", "snapshot", "preview", "sample",
+    "suggestion", "suggestions", "snapshot", "preview", "slash",
 }  # fmt: skip
 _HAPPENED = ("event", "event_type", "eventType", "type", "kind", "action")  # what a program calls what happened
 _FAULTS = ("error", "exception", "fatal")

@@ -85,6 +85,7 @@ class Tried(NamedTuple):
     messages: Messages
     actions: list[int]
     success: float | None
+    number: int  # of the attempt at its place
 
 
 def sample(
@@ -112,5 +113,5 @@ def sample(
         play(drawing, list(played.values()), config.eval.max_new_tokens, config.replay.max_calls + 1)
         for i, one in played.items():
             start = len(places[i].prompt)
-            tried[i].append(Tried(one.messages[start:], [act - start for act in one.actions], one.turn.success))
+            tried[i].append(Tried(one.messages[start:], [act - start for act in one.actions], one.turn.success, number))
     return tried

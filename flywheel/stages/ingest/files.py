@@ -84,15 +84,14 @@ class FileReading:
         self._records = 0
 
     def is_known(self) -> bool:
-        """Whether all of this was read before: under a name that is gone, or with the same columns from its place.
+        """Whether all of this was read before, with the same columns from its place.
 
         What was set aside is known where it was tried with the same readers and settings.
         """
         same = self._start.same
         if same is not None and same.set_aside:
             return same.path == self._name and same.tried == reading_key(self._cfg, self._readers)
-        is_same = same is not None and (same.path == self._name or self._start.moved)
-        return is_same or (same is not None and self._columns(same.format) == dict(same.columns))
+        return same is not None and (same.path == self._name or self._columns(same.format) == dict(same.columns))
 
     def _columns(self, source_format: str) -> dict[str, str]:
         reader = self._readers.get(source_format)

@@ -115,10 +115,10 @@ class Known:
         (torn.add if state.torn else torn.discard)(state.path)
         if state.content_sha256:
             self._by_content[state.content_sha256] = state
-        if state.offset_bytes and self.is_gone(state):
+        if state.offset_bytes and self._is_gone(state):
             self._moved[state.offset_bytes, state.prefix_sha256] = state
 
-    def is_gone(self, state: SourceState) -> bool:
+    def _is_gone(self, state: SourceState) -> bool:
         """Whether another file may hold what this one held: it is away, or shorter than what was read of it."""
         if address(state.path) is not None:
             return False  # a request a file; one that was moved is known by its content
@@ -176,7 +176,6 @@ class Start(NamedTuple):
     before: SourceState | None  # the earlier reading that this one continues
     hash_before: Hash | None  # the hash of its bytes, to be continued too
     same: SourceState | None  # an earlier reading of all of this content
-    moved: bool = False  # whether that was under a name that is gone
     torn: Sequence[tuple[Path, SourceState]] = ()  # files before it that may end inside a line of it
     etag: str = ""
 
@@ -222,7 +221,7 @@ def start_of(file: Path, name: str, known: Known, max_ratio: int) -> Start:
         whole, at = _hashes(raw, [offset for offset in offsets if offset <= size])
     same = known.file(name, whole)
     if same is not None and not same.set_aside:
-        return Start(size, whole, same.content_sha256, None, None, same, known.is_gone(same), etag=etag)
+        return Start(size, whole, same.content_sha256, None, None, same, etag=etag)
     inside = whole
     with Opened(content, max_ratio=max_ratio) as opened:
         if opened.compression:
@@ -230,8 +229,7 @@ def start_of(file: Path, name: str, known: Known, max_ratio: int) -> Start:
             same = same or known.content(inside)
     items = [(state, end) for offset, end in at.items() if (state := known.prefix(name, offset, end.hexdigest()))]
     before, end = max(items, key=lambda pair: pair[0].offset_bytes, default=(None, None))
-    moved = same is not None and known.is_gone(same)
-    return Start(size, whole, inside, before, end, same, moved, known.torn_before(name), etag)
+    return Start(size, whole, inside, before, end, same, known.torn_before(name), etag)
 
 
 def _hashes(stream: io.RawIOBase | io.BufferedIOBase, offsets: Sequence[int]) -> tuple[str, dict[int, Hash]]:

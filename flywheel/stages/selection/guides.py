@@ -7,6 +7,7 @@ arXiv 2506.17211), and the policy goes on from there. Whether it was right is se
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
@@ -14,6 +15,8 @@ from typing import Any
 
 Row = dict[str, Any]
 
+_LONGEST = 300  # words of a request that is compared with another one
+_AMOUNT = re.compile(r"(?:0|[1-9]\d{0,15})(?:\.\d{1,15})?")  # as JSON writes it
 _WORD = re.compile(r"\w+(?:[-.:/@]\w+)*|[^\w\s]")
 
 
@@ -34,12 +37,12 @@ def carried_over(actions: Sequence[Row], asked: str, request: str) -> list[Row]:
     other = _in_place_of(asked, request)
     if not other:
         return []
-    whole = re.compile("|".join(rf"(?<!\w){re.escape(old)}(?!\w)" for old in sorted(other, key=len, reverse=True)))
-    named = [
-        {old for call in action["tool_calls"] for text in _texts(call["arguments"]) for old in whole.findall(text)}
-        for action in actions
-    ]
+    words = "|".join(re.escape(old) for old in sorted(other, key=len, reverse=True))
+    whole = re.compile(rf"(?<!\w)(?<!\w[-.:/@])(?:{words})(?!\w)(?![-.:/@]\w)")
+    named = [{old for call in action["tool_calls"] for old in _named(call["arguments"], whole)} for action in actions]
     if set[str]().union(*named) != set(other):
+        return []
+    if any(_is_amount(old) and not _is_amount(new) for old, new in other.items()):
         return []
     last = max(place for place, names in enumerate(named) if names)
     return [
@@ -58,6 +61,8 @@ def _in_place_of(asked: str, request: str) -> dict[str, str]:
     """
     ours, theirs = list(_WORD.finditer(asked)), list(_WORD.finditer(request))
     before, after = [word[0] for word in ours], [word[0] for word in theirs]
+    if max(len(before), len(after)) > _LONGEST:
+        return {}
     if len(ours) == len(theirs):
         places = [(n, n + 1, n, n + 1) for n, pair in enumerate(zip(before, after, strict=True)) if pair[0] != pair[1]]
     else:
@@ -67,6 +72,8 @@ def _in_place_of(asked: str, request: str) -> dict[str, str]:
     for start, end, at, to in places:
         if start == end or at == to:
             return {}
+        if not (_says(before[start:end]) and _says(after[at:to])):
+            return {}
         old, new = asked[ours[start].start() : ours[end - 1].end()], request[theirs[at].start() : theirs[to - 1].end()]
         if other.setdefault(old, new) != new:
             return {}
@@ -74,15 +81,26 @@ def _in_place_of(asked: str, request: str) -> dict[str, str]:
     return {} if stays & other.keys() else other
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _says(words: Sequence[str]) -> bool:
+    return all(any(sign.isalnum() for sign in word) for word in words)
+
+
+def _named(value: Any, whole: re.Pattern[str]) -> Iterator[str]:
+    """Yield what arguments name: words within texts, and numbers that are no more than one."""
     if isinstance(value, Mapping):
         for inner in value.values():
-            yield from _texts(inner)
+            yield from _named(inner, whole)
     elif isinstance(value, list):
         for inner in value:
-            yield from _texts(inner)
-    elif isinstance(value, str) or (isinstance(value, int | float) and not isinstance(value, bool)):
+            yield from _named(inner, whole)
+    elif isinstance(value, str):
+        yield from whole.findall(value)
+    elif _is_number(value) and whole.fullmatch(str(value)):
         yield str(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _replaced(value: Any, whole: re.Pattern[str], other: Mapping[str, str]) -> Any:
@@ -93,15 +111,10 @@ def _replaced(value: Any, whole: re.Pattern[str], other: Mapping[str, str]) -> A
         return [_replaced(inner, whole, other) for inner in value]
     if isinstance(value, str):
         return whole.sub(lambda found: other[found[0]], value)
-    if isinstance(value, int | float) and not isinstance(value, bool) and (new := other.get(str(value))) is not None:
-        return _number(new)
+    if _is_number(value) and (new := other.get(str(value))) is not None:
+        return json.loads(new)
     return value
 
 
-def _number(text: str) -> int | float | str:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+def _is_amount(word: str) -> bool:
+    return _AMOUNT.fullmatch(word) is not None

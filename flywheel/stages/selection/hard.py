@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flywheel.funnel import Funnel
 from flywheel.stages.selection.kinds import Tried, fared
 
-SHARE = 2.0  # of the mean rows of a kind in the round: as many passes a hard kind may have by repetition
+AT_MOST = 0.5  # passes over rows of hard kinds for each over another row, as far as they are repeated
 ERRORS = 1.5  # standard errors by which its mean P(success) is below that of all kinds
 
 Row = dict[str, Any]
@@ -52,28 +51,18 @@ def hard_kinds(tried: Tried, chances: Mapping[int, Sequence[float]]) -> set[int]
 def repeated(rows: Sequence[Row], tried: Tried, times: int, funnel: Funnel) -> list[Row]:
     """Return a round's demonstrations, those of hard kinds with {times: n}; not what the policy does there itself.
 
-    A kind of which attempts brought many rows is repeated less, or not at all: what is repeated too much pulls the
-    policy away from the other kinds.
-
     Args:
         rows: of a round.
         tried: as in `are_hard`.
-        times: how often a row of a hard kind is trained in a pass, at most.
+        times: how often a row of a hard kind is trained in a pass: less often where attempts brought many of them.
         funnel: notes how many there are.
     """
-    kinds, chances = fared(tried, [_request(row) for row in rows])
-    hard, of_kind = hard_kinds(tried, chances), Counter(kinds)
-    wanted = SHARE * len(rows) / max(len(of_kind), 1)
-    often = {kind: max(1, min(times, round(wanted / of_kind[kind]))) for kind in hard & of_kind.keys()}
-    made = [
-        {**row, "times": often[kind]} if often.get(kind, 1) > 1 and row.get("mix") != "replayed" else row
-        for kind, row in zip(kinds, rows, strict=True)
-    ]
-    funnel.note(
-        f"rows of kinds at which the start fails, trained up to {times} times a pass",
-        sum("times" in row for row in made),
-    )
-    return made
+    hard = are_hard(tried, [_request(row) for row in rows])
+    again = [one and row.get("mix") != "replayed" for one, row in zip(hard, rows, strict=True)]
+    often = int(AT_MOST * (len(rows) - sum(again)) / max(sum(again), 1))
+    times = max(1, min(times, often))
+    funnel.note(f"rows of kinds at which the start fails, trained {times} times a pass", sum(again))
+    return [{**row, "times": times} if one and times > 1 else row for one, row in zip(again, rows, strict=True)]
 
 
 def _request(row: Mapping[str, Any]) -> str | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import eq
+from typing import NamedTuple
 
 from flywheel.stages.tasks.minhash import masked_words
 
@@ -17,6 +18,13 @@ EPISODES = 5  # of a kind, from which it is known how a policy fares there
 MOST_EPISODES = 5000  # of a policy that are looked at
 
 Tried = Sequence[tuple[str | None, float]]  # request and P(success) of an episode
+
+
+class _Words(NamedTuple):
+    """The words of a request, in order and as a set."""
+
+    listed: tuple[str, ...]
+    seen: frozenset[str]
 
 
 def fared(tried: Tried, requests: Sequence[str | None]) -> tuple[list[int], dict[int, list[float]]]:
@@ -43,21 +51,24 @@ def kinds_of(requests: Iterable[str | None]) -> list[int]:
     words with the next. Lines of a log are of one template if they are as long as each other and alike place by place
     (Drain, He et al. 2017).
     """
-    leaders, kinds = list[tuple[str, ...]](), dict[tuple[str, ...], int]()
+    leaders, kinds = list[_Words](), dict[tuple[str, ...], int]()
     found = []
     for request in requests:
         words = tuple(masked_words(request or ""))
         if words not in kinds:
-            place = next((n for n, leader in enumerate(leaders) if _alike(words, leader)), len(leaders))
+            own = _Words(words, frozenset(words))
+            place = next((n for n, leader in enumerate(leaders) if _alike(own, leader)), len(leaders))
             kinds[words] = place
             if place == len(leaders) < MOST_KINDS:
-                leaders.append(words)
+                leaders.append(own)
         found.append(kinds[words])
     return found
 
 
-def _alike(one: Sequence[str], other: Sequence[str]) -> bool:
-    if len(one) == len(other) and sum(map(eq, one, other)) >= IN_PLACE * len(one) > 0:
+def _alike(one: _Words, other: _Words) -> bool:
+    if (
+        len(one.listed) == len(other.listed)
+        and sum(map(eq, one.listed, other.listed)) >= IN_PLACE * len(one.listed) > 0
+    ):
         return True
-    ours, theirs = set(one), set(other)
-    return len(ours & theirs) ** 2 >= ALIKE**2 * len(ours) * len(theirs) > 0
+    return len(one.seen & other.seen) ** 2 >= ALIKE**2 * len(one.seen) * len(other.seen) > 0

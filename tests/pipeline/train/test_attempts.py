@@ -158,7 +158,9 @@ def test_without_a_champion_nobody_attempts(projects: Callable[[str], Path]) -> 
 
 def test_a_hard_task_keeps_more_of_its_successes_than_an_easy_one() -> None:
     def kept(successes: list[bool]) -> int:
-        tried = [[[{"role": "assistant", "content": f"way {n}"}], [0], float(won)] for n, won in enumerate(successes)]
+        tried = [
+            [[{"role": "assistant", "content": f"way {n}"}], [0], float(won), n] for n, won in enumerate(successes)
+        ]
         task = _Task("place", "task", "episode", Place([{"role": "user", "content": "?"}], None, lambda _: None))
         return len(list(_kept(task, tried, 1, {}, Funnel())))
 

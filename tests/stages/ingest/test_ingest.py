@@ -76,18 +76,6 @@ def test_reading_twice_is_reading_once(write: Callable[..., Path], take: Take, p
     assert dedup(again.events, known).height == 0
 
 
-def test_a_chat_that_its_file_names_is_the_same_when_the_file_is_moved(
-    tmp_path: Path, take: Take, write: Callable[..., Path]
-) -> None:
-    path = write("a.jsonl", [{"role": "user", "content": "Where?"}, {"role": "assistant", "content": "In Lima."}])
-    first = take()
-    path.rename(path.with_name("b.jsonl"))
-    assert take(known=first.states).read == 0
-    (tmp_path / "a.jsonl").write_bytes(path.with_name("b.jsonl").read_bytes())
-    second = take(known=first.states)
-    assert second.read == 2, "a copy is another chat"
-
-
 def test_the_order_of_files_does_not_matter(
     write: Callable[..., Path], tmp_path: Path, readers: Mapping[str, Reader], pairs: Callable[..., Any]
 ) -> None:

@@ -62,9 +62,9 @@ def test_rows_of_hard_kinds_are_trained_again_but_not_what_the_policy_does_itsel
 
     assert [one.get("times") for one in made] == [4, *[None] * 8]
     assert [{k: v for k, v in one.items() if k != "times"} for one in made] == rows
-    assert funnel.as_dict()["note: rows of kinds at which the start fails, trained up to 4 times a pass"] == 1
+    assert funnel.as_dict()["note: rows of kinds at which the start fails, trained 4 times a pass"] == 1
 
     def often(hard: int) -> int | None:
         return repeated([row(KINDS[2].format("7"))] * hard + others, mastered, 4, Funnel())[0].get("times")
 
-    assert [often(hard) for hard in (1, 2, 3, 7, 40)] == [4, 4, 3, 2, None]  # about twice the mean of a kind
+    assert [often(hard) for hard in (1, 2, 3, 7)] == [3, None, None, None]  # at most half of what the others have

@@ -43,12 +43,7 @@ _COMPUTING = {"json_extract", "json_array_length", "json_type", "json_valid", "-
               "coalesce", "ifnull", "nullif", "substr", "trim", "replace", "abs", "round", "like"}  # fmt: skip
 _IN_2024 = "'' AS checkpoint_ns, thread_ts AS checkpoint_id, parent_ts AS parent_checkpoint_id"  # until LangGraph 0.1
 _WRITES = {*COLUMNS, "channel"}  # of LangGraph's `writes`, whose messages are in its `checkpoints` too
-_CHANGES = {
-    "aggregate_id",
-    "seq",
-    "type",
-    "data",
-}  # of opencode's `event`: what `message` and `part` became, step by step
+_CHANGES = {"aggregate_id", "seq", "type", "data"}  # of opencode's `event`: what messages and parts became
 _PARTS = {"message_id", "session_id", "data"}
 
 
@@ -70,14 +65,14 @@ def tables(path: Path, max_ratio: int) -> Iterator[Table]:
         made = [(str(name), str(sql or "")) for name, sql in database.execute(_TABLES).fetchall()]
         virtual = [name for name, sql in made if sql.lower().startswith(_VIRTUAL)]
         columns = {name: _columns(database, name) for name, _ in made}
-        has_states, has_parts = any(map(_are_states, columns.values())), any(own >= _PARTS for own in columns.values())
+        has_states, has_parts = any(map(_are_states, columns.values())), columns.get("part", set()) >= _PARTS
         joined = list(joined_tables(columns))
         for one in joined:
             yield Table(one.name, Rows(map(one.shown, _rows(database, one.query)), most))
         read = {name for one in joined for name in one.needs}
         for name, own in columns.items():
             inner = name in virtual or name in read or any(name.startswith(f"{one}_") for one in virtual)
-            is_told_again = (has_states and own >= _WRITES) or (has_parts and own >= _CHANGES)
+            is_told_again = (has_states and own >= _WRITES) or (has_parts and name == "event" and own >= _CHANGES)
             is_log = not inner and "cache" not in words_of(name) and not is_told_again
             if is_log and database.execute(_from(name, "1")).fetchone():
                 yield Table(name, Rows(_records(database, name), most))

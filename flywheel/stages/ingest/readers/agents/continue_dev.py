@@ -74,5 +74,5 @@ def _is_event(record: Any) -> bool:
     return isinstance(fields.get("eventName"), str) and fields["eventName"] in _EVENTS and "schema" in fields
 
 
-READER = reader("continue_dev", 2, "development data of Continue", marks=_is_event, read=_read,
+READER = reader("continue_dev", 3, "development data of Continue", marks=_is_event, read=_read,
                 refusal="no event of Continue's")  # fmt: skip

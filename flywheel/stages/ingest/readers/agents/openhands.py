@@ -63,7 +63,7 @@ def _read(record: Mapping[str, Any], line: int) -> Iterator[Event]:
         for event in _events(entry, {**source, "ts": when(entry.get("timestamp"))}):
             seq += 1
             yield {**event, "seq": seq, "model": event.get("model") or model}
-    if (cost := number(as_dict(record.get("metrics")).get("accumulated_cost"))) is not None and seq:
+    if (cost := number(as_dict(record.get("metrics")).get("accumulated_cost"))) and seq:
         yield request([], source, seq, {"usage_so_far": {"cost_usd": cost}})
     tested = as_dict(record.get("test_result"))
     for result in results({**as_dict(tested.get("report")), **tested, **record}):
@@ -185,12 +185,12 @@ def _state(state: Mapping[str, Any], source: Source, seq: int) -> Iterator[Event
     """Yield what a session's state shows of it: the agent's model, and the tokens so far."""
     used = as_dict(as_dict(state.get("stats")).get("usage_to_metrics"))
     metrics = [as_dict(one) for name, one in used.items() if _CONDENSER not in name]
-    counted = [token_counts(as_dict(one.get("accumulated_token_usage"))) for one in metrics]
-    told = [
-        {**tokens, "cost_usd": number(one.get("accumulated_cost"))}
-        for tokens, one in zip(counted, metrics, strict=True)
-    ]
-    totals = {name: sum(one.get(name) or 0 for one in told) for name in ("input_tokens", "output_tokens", "cost_usd")}
+    told = [token_counts(as_dict(one.get("accumulated_token_usage"))) for one in metrics]
+    totals: dict[str, float] = {
+        name: sum(one.get(name) or 0 for one in told) for name in ("input_tokens", "output_tokens")
+    }
+    if cost := sum(number(one.get("accumulated_cost")) or 0.0 for one in metrics):
+        totals["cost_usd"] = cost
     served = (as_dict(as_dict(state.get("agent")).get("llm")).get("model"), *(one.get("model_name") for one in metrics))
     model = next(filter(None, map(text, served)), None)
     if model or any(totals.values()):

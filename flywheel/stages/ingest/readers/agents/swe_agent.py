@@ -17,7 +17,7 @@ from flywheel.reading.reader import has, reader
 from flywheel.reading.rollout import Rollout, rollout_events
 from flywheel.reading.status import OK
 from flywheel.reading.usage import token_counts
-from flywheel.reading.values import as_dict, as_list, embedded, first, ident, number, present, text, version
+from flywheel.reading.values import as_dict, as_list, embedded, ident, number, present, text, version
 from flywheel.records import content_id
 from flywheel.stages.ingest.readers._swe import run_of_trajectory
 
@@ -60,7 +60,7 @@ def _read(record: Any) -> Iterator[Event]:
     yield from rollout_events(rollout)
     stats = as_dict(info.get("model_stats"))
     usage = token_counts({"input_tokens": stats.get("tokens_sent"), "output_tokens": stats.get("tokens_received")})
-    told = present(usage, cost_usd=number(first(stats, ("instance_cost", "total_cost"))))
+    told = present(usage, cost_usd=number(stats.get("instance_cost")) or None)
     if history and any(told.values()):  # of all its calls; a replay made none
         yield request([], rollout.columns(), len(history), {"usage_so_far": told})
 
