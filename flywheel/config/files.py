@@ -69,9 +69,8 @@ def _known_keys(model: type[BaseModel], path: tuple[str | int, ...]) -> list[str
 
 def _explain(error: ValidationError, text: str, file: str, model: type[BaseModel]) -> ConfigError:
     errors = error.errors(include_input=False, include_url=False)
-    first = next(
-        (one for one in errors if one["type"] == "extra_forbidden"), errors[0]
-    )  # a misspelt key is missing too
+    unknown = (one for one in errors if one["type"] == "extra_forbidden")  # a key that is misspelt is missing too
+    first = next(unknown, errors[0])
     context = first.get("ctx", {})
     path = first["loc"] or tuple(context.get("at", ()))
     dotted, line = ".".join(str(p) for p in path), _line_of(text, path)

@@ -83,14 +83,18 @@ def test_questions_and_the_audits_answer_fit_their_schemas(project: Path, tmp_pa
         jsonschema.validate(json.loads(line), schema_document("cli/audit_question"))
 
 
-def test_on_a_terminal_it_asks(project: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "p"
-    shutil.copytree(project, folder)
+def asked(folder: Path) -> tuple[subprocess.Popen[str], int]:
+    """Return an audit of five episodes, and the terminal on which it asks."""
     ours, theirs = pty.openpty()
     asking = subprocess.Popen(
         [FLYWHEEL, "audit", "--n", "5"], cwd=folder, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, text=True
     )
     os.close(theirs)
+    return asking, ours
+
+
+def test_on_a_terminal_it_asks(project: Path, tmp_path: Path) -> None:
+    asking, ours = asked(Path(shutil.copytree(project, tmp_path / "p")))
     for letter in ("x", "y", "n", "s", "q"):  # a key that means nothing is asked again
         _until(ours, b"[q]uit")
         os.write(ours, f"{letter}\n".encode())
@@ -102,13 +106,7 @@ def test_on_a_terminal_it_asks(project: Path, tmp_path: Path) -> None:
 
 
 def test_ctrl_c_at_a_question_keeps_the_answers(project: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "p"
-    shutil.copytree(project, folder)
-    ours, theirs = pty.openpty()
-    asking = subprocess.Popen(
-        [FLYWHEEL, "audit", "--n", "5"], cwd=folder, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, text=True
-    )
-    os.close(theirs)
+    asking, ours = asked(Path(shutil.copytree(project, tmp_path / "p")))
     _until(ours, b"[q]uit")
     os.write(ours, b"y\n")
     _until(ours, b"[q]uit")

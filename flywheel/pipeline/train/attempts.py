@@ -185,9 +185,8 @@ def _sampled(ctx: Context, champion: int, tasks: Sequence[_Task], funnel: Funnel
         policy = cache(lambda: _champion(ctx, champion, opened))
         first = _made(ctx, policy, champion, tasks, range(half), _CLOSE)
         again = [n for n, tried in enumerate(first) if tried and not all(map(_won, tried))]
-        failed = (
-            [tasks[n] for n in again if _failed(first[n])] if ctx.config.train.world else []
-        )  # a log knows no result
+        # Without a world the log would have to know what the calls of a guide give, and it does not.
+        failed = [tasks[n] for n in again if ctx.config.train.world and _failed(first[n])]
         led = guides(ctx, list(_wanted(failed)), attempts - half)
         rest_of = [_led(tasks[n], led.get(tasks[n].id, ())) for n in again]
         rest = _made(ctx, policy, champion, rest_of, range(half, attempts), TEMPERATURE)
@@ -203,7 +202,7 @@ def _wanted(tasks: Sequence[_Task]) -> Iterator[Wanted]:
         asked = [message.get("content") for message in task.place.prompt if message["role"] == "user"]
         if len(asked) == 1 and isinstance(asked[0], str):
             tools = task.place.tools
-            names = None if tools is None else frozenset(str(tool["function"]["name"]) for tool in tools)
+            names = None if tools is None else frozenset(str(tool.get("function", tool).get("name")) for tool in tools)
             yield Wanted(task.id, task.task_id, asked[0], names)
 
 
@@ -278,7 +277,7 @@ def _kept(
     funnel.note("attempts that succeeded", len(passed))
     funnel.note("attempts with no known end", len(attempts) - len(known))
     funnel.note("attempts that began as another task's success", sum(one[3] in guided for one in attempts))
-    funnel.note("of these succeeded", sum(n in guided for n, _ in passed))
+    funnel.note("attempts that began so and succeeded", sum(n in guided for n, _ in passed))
     if not passed:
         return
     most = max(1, math.ceil(MOST_KEPT * (1 - len(passed) / len(attempts))))
